@@ -36,20 +36,6 @@ const RETRY_AFTER_HERE_MAX: Duration = Duration::from_secs(2);
 /// Time limit for listing a backend's models.
 const LISTING_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Reason that a backend returned no answer.
-#[derive(Debug)]
-pub(crate) enum BackendFailure {
-    Failed(FailureKind),
-    /// No request was sent: the token budget is too low.
-    NoBudget,
-}
-
-impl From<FailureKind> for BackendFailure {
-    fn from(failure: FailureKind) -> BackendFailure {
-        BackendFailure::Failed(failure)
-    }
-}
-
 /// Usage of the attempts, whatever the outcome.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RequestUsage {
@@ -136,13 +122,14 @@ impl Backend {
         self.state().breaker.state(principal, now)
     }
 
-    /// Sends requests until there is an answer, a final failure, or too little budget.
+    /// Sends requests until there is an answer, a final failure, or too little budget; an error of `None` is a
+    /// budget too low for the first request, which was not sent.
     pub async fn complete(
         self: &Arc<Self>,
         request: &Arc<InferenceRequest>,
         options: &CallOptions<'_>,
         usage: &mut RequestUsage,
-    ) -> Result<Answer, BackendFailure> {
+    ) -> Result<Answer, Option<FailureKind>> {
         let deadline = Instant::now() + options.time_limit;
         if self.breaker_state(&options.budget.principal(), Instant::now()).is_none() {
             // A list that is late is skipped; the request itself runs into the deadline below.
@@ -156,11 +143,11 @@ impl Backend {
         loop {
             self.wait_out_retry_after(deadline, options.is_last).await?;
             if deadline <= Instant::now() {
-                return Err(timed_out(options.time_limit).into());
+                return Err(Some(timed_out(options.time_limit)));
             }
             let permit = BreakerPermit::acquire(self, &options.budget.principal())?;
             if !options.budget.reserve(retries.tokens_estimate()) {
-                return Err(before.map_or(BackendFailure::NoBudget, BackendFailure::Failed));
+                return Err(before);
             }
             let evaluated;
             let attempted = self.attempt(retries, permit, options, deadline, usage).await;
@@ -173,9 +160,9 @@ impl Backend {
                 NextStep::Again => {}
                 // A timeout in the middle of a retry counts as a timeout of the whole call.
                 NextStep::Failed(FailureKind::Timeout { .. }) => {
-                    return Err(timed_out(options.time_limit).into());
+                    return Err(Some(timed_out(options.time_limit)));
                 }
-                NextStep::Failed(failure) => return Err(failure.into()),
+                NextStep::Failed(failure) => return Err(Some(failure)),
             }
         }
     }

@@ -17,7 +17,7 @@ use tokio::{
 use crate::{
     BackendAttempt, BackendError, Completion, InferError, InferenceRequest, ProbeResult,
     ProviderKind, RequestCost, TIMEOUT_DEFAULT, TokenBudget,
-    backend::{Backend, BackendFailure, CallOptions, RequestUsage},
+    backend::{Backend, CallOptions, RequestUsage},
     circuit_breaker::BreakerOpen,
     config::{ApiProtocol, BackendConfig},
     http::{HttpClient, SetupError},
@@ -212,10 +212,10 @@ impl BackendChain {
                         cost: RequestCost { latency: started.elapsed(), ..spent },
                     });
                 }
-                Err(BackendFailure::Failed(failure)) => {
+                Err(Some(failure)) => {
                     failed.push(BackendError { provider, failure, cost });
                 }
-                Err(BackendFailure::NoBudget) => break,
+                Err(None) => break,
             }
         }
         // The failures, if any, explain the tokens spent.

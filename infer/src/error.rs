@@ -221,8 +221,8 @@ impl InferError {
 
     /// Returns true if another caller's probe request is in flight to one of the backends.
     pub fn awaits_half_open(&self) -> bool {
-        let failed = self.failed().iter();
-        failed.into_iter().any(|one| one.failure == FailureKind::Open { again_in: None })
+        let half_open = FailureKind::Open { again_in: None };
+        self.failed().iter().any(|one| one.failure == half_open)
     }
 
     /// Returns the shortest retry-after above zero; `None` if no backend gave one.
