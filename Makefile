@@ -8,7 +8,7 @@ ifneq ($(wildcard ../shared/media/clips),)
 export SIGHTLINE_MEDIA_DIR ?= $(abspath ../shared/media)
 endif
 
-.PHONY: help build release-server release-cli release-gates release-gates-of-tests variants client console console-where-possible demo demo-binaries demo-live test test-long soak overload fuzz tsan test-gpu check fmt lint schemas bench bench-functions bench-peers bench-decode bench-gpu bench-live bench-webrtc bench-http bench-reason bench-search bench-embed bench-activity deb packages-test book clean
+.PHONY: help build release-server release-cli release-gates release-gates-of-tests variants client console console-where-possible demo demo-binaries demo-live test test-long soak overload fuzz tsan miri test-gpu check fmt lint schemas bench bench-functions bench-peers bench-decode bench-gpu bench-live bench-webrtc bench-http bench-reason bench-search bench-embed bench-activity deb packages-test book clean
 
 help: ## Say what each target does
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -91,6 +91,9 @@ fuzz: ## Fuzz every parser of bytes from outside, or ONLY one, under AddressSani
 tsan: ## Unit tests of `timeline` and `transport`, and live video, under ThreadSanitizer; builds a standard library for it
 	@deploy/setup.sh build
 	deploy/tsan
+
+miri: ## Under Miri, the AVX2 measurer, the only unsafe code that calls no C; needs `rustup toolchain install nightly -c miri,rust-src`
+	RUSTFLAGS=-Ctarget-feature=+avx2 MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test --locked -p gate --test gate measurers::the_simd
 
 test-gpu: ## On a machine with GPUs: the measurers of devices against the CPU's
 	$(CARGO) test --locked -p kernels --test kernels -- --ignored device::
