@@ -1,5 +1,10 @@
 //! Tests of worker output: the part that reaches a session's task, and the part that is recorded.
 
+use std::{
+    pin::pin,
+    task::{Context, Poll, Waker},
+};
+
 use media::Score;
 
 use super::*;
@@ -43,10 +48,10 @@ fn batch(inbox: &SessionOutputSender) -> (Vec<u64>, Vec<u64>, usize) {
 }
 
 fn heard(queue: &mut Heard) -> Vec<(&'static str, u64, bool)> {
-    let said = std::iter::from_fn(|| {
-        let (said, bytes) = queue.said.try_recv().ok()?;
-        queue.shared.waiting.fetch_sub(bytes, Relaxed);
-        Some(said)
+    let mut context = Context::from_waker(Waker::noop());
+    let said = std::iter::from_fn(|| match pin!(queue.recv()).poll(&mut context) {
+        Poll::Ready(said) => said,
+        Poll::Pending => None,
     });
     let told = said.map(|said| match said {
         SessionOutput::View(view) => ("view", view.frame_index, view.is_looping),
