@@ -316,6 +316,7 @@ fn a_peer_that_says_goodbye_has_ended() {
     let alert = closes.client.close(world.now);
     world.bring(&mut closes, alert);
     assert_eq!(closes.told(), [SessionEvent::Connected, SessionEvent::Closed]);
+    assert_eq!(world.sessions.deadline(), None, "neither its timer nor an earlier one is left");
 
     let mut pauses = world.pair(2);
     world.connect(&mut pauses);
