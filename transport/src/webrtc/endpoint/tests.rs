@@ -220,6 +220,7 @@ fn a_thread_that_fails_says_so_to_everyone() {
     let waited = async { tokio::time::timeout(Duration::from_secs(60), port.ended()).await };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
     runtime.expect("a runtime").block_on(waited).expect("gone within a minute");
+    assert_eq!(port.counts().sessions(), 0);
     UdpSocket::bind(port.local_addr()).expect("its address is free");
     let offer = Client::new("theirs", Instant::now()).offer();
     assert_eq!(port.answer(&offer, Box::new(Deaf)).err(), Some(OfferError::Ended));
