@@ -364,3 +364,26 @@ fn random() -> Result<[u32; 4], std::io::Error> {
     }
     Ok(bytes.map(u32::from_be_bytes))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use media::Codec;
+
+    use super::*;
+
+    #[test]
+    fn a_server_that_never_connects_is_unreachable() {
+        let clip =
+            ClipFile { codec: Codec::Vp8, fmtp: String::new(), pictures: Vec::new(), length: 0 };
+        let (clip, jitter) = (Arc::new(clip), Duration::ZERO);
+        let plan = PlaybackOptions { clip, repeats: false, loss: 0.0, jitter };
+        let now = Instant::now();
+        let offered = PublisherSession::offer(1, &plan, Ipv4Addr::LOCALHOST.into(), now);
+        let (mut session, _) = offered.expect("an offer");
+        session.drive(now).expect("there is time");
+        let error = session.drive(now + CONNECT_WITHIN).expect_err("nobody answers");
+        assert_eq!(error.exit(), Exit::Unreachable, "{error}");
+    }
+}
