@@ -52,7 +52,7 @@ pub trait MeasureBackend: Send {
     ) -> Result<(), MeasureError>;
 }
 
-/// Reason that a picture cannot be measured. First comes the gate backend's name, then the driver's message.
+/// Reason that a picture cannot be measured. A device's pair is the gate backend's name and the driver's message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MeasureError {
     /// A side is longer than [`MAX_SIDE`].
