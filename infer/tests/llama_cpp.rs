@@ -98,10 +98,17 @@ async fn failure(chain: &BackendChain, request: &InferenceRequest) -> FailureKin
 }
 
 #[tokio::test]
-async fn words_end_by_themselves_or_where_they_must() {
-    let name = "words_end_by_themselves_or_where_they_must";
+async fn it_answers_refuses_and_stands_in() {
+    let name = "it_answers_refuses_and_stands_in";
     let Some(models) = ModelServer::start(name, 0) else { return };
-    let chain = chain(&models, KEY, "");
+    words_end_by_themselves_or_where_they_must(&models).await;
+    more_at_once_than_it_has_slots_get_their_own_answers(&models).await;
+    refusals_are_told_by_status_and_hold_no_key(&models).await;
+    it_stands_in_for_a_backend_that_is_not_there(&models).await;
+}
+
+async fn words_end_by_themselves_or_where_they_must(models: &ModelServer) {
+    let chain = chain(models, KEY, "");
     for temperature in [None, Some(0.0), Some(2.0)] {
         let whole = answered(&chain, &InferenceRequest { temperature, ..request() }).await;
         assert_eq!((whole.finish, &whole.json), (FinishReason::Stop, &None), "{temperature:?}");
@@ -132,11 +139,8 @@ async fn a_schema_is_kept_with_and_without_pictures_and_reasoning() {
     }
 }
 
-#[tokio::test]
-async fn more_at_once_than_it_has_slots_get_their_own_answers() {
-    let name = "more_at_once_than_it_has_slots_get_their_own_answers";
-    let Some(models) = ModelServer::start(name, 0) else { return };
-    let chain = Arc::new(chain(&models, KEY, ""));
+async fn more_at_once_than_it_has_slots_get_their_own_answers(models: &ModelServer) {
+    let chain = Arc::new(chain(models, KEY, ""));
     let mut asked = tokio::task::JoinSet::new();
     for length in 1..=16 {
         let chain = Arc::clone(&chain);
@@ -155,10 +159,7 @@ async fn more_at_once_than_it_has_slots_get_their_own_answers() {
     }
 }
 
-#[tokio::test]
-async fn refusals_are_told_by_status_and_hold_no_key() {
-    let name = "refusals_are_told_by_status_and_hold_no_key";
-    let Some(models) = ModelServer::start(name, 0) else { return };
+async fn refusals_are_told_by_status_and_hold_no_key(models: &ModelServer) {
     let no_picture = PromptImage { jpeg: b"no picture".as_slice().into(), caption: String::new() };
     let rows = [
         ("too long", KEY, InferenceRequest { prompt: long(), ..request() }, 400),
@@ -172,7 +173,7 @@ async fn refusals_are_told_by_status_and_hold_no_key() {
         ("wrong key", "another-key", request(), 401),
     ];
     for (case, key, request, status) in rows {
-        let found = failure(&chain(&models, key, ""), &request).await;
+        let found = failure(&chain(models, key, ""), &request).await;
         assert!(
             matches!(&found, FailureKind::Http { status: told, .. } if *told == status),
             "{case}: {found}"
@@ -181,10 +182,7 @@ async fn refusals_are_told_by_status_and_hold_no_key() {
     }
 }
 
-#[tokio::test]
-async fn it_stands_in_for_a_backend_that_is_not_there() {
-    let name = "it_stands_in_for_a_backend_that_is_not_there";
-    let Some(models) = ModelServer::start(name, 0) else { return };
+async fn it_stands_in_for_a_backend_that_is_not_there(models: &ModelServer) {
     // A port without a listener.
     let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|gone| gone.local_addr());
     let gone = format!(
@@ -192,7 +190,7 @@ async fn it_stands_in_for_a_backend_that_is_not_there() {
          model = \"{MODEL}\"\nopenai_kind = \"vllm\"\npriority = 1\n",
         free.expect("a port")
     );
-    let chain = chain_after(&models, &gone, &format!("api_key = \"{KEY}\""));
+    let chain = chain_after(models, &gone, &format!("api_key = \"{KEY}\""));
     let asked = InferenceRequest { primary: Some(ProviderKind::Vllm), ..request() };
     let answer = chain.infer(&asked, &()).await.expect("an answer");
     assert_eq!((&*answer.provider, answer.fallback_used), ("noise", true), "{answer:?}");
