@@ -58,17 +58,13 @@ impl BackendChain {
     /// Returns the backends that serve `model`, in the order in which they are tried, and their state
     /// according to `probes`.
     pub fn standing(&self, model: &str, probes: &[ProbeResult]) -> Vec<Serving> {
-        let standing = |name: &str, lacks: bool| {
-            let probe = probes.iter().find(|probe| *probe.name == *name);
-            match probe.is_some_and(|probe| probe.reachable) {
-                true if lacks => Standing::NameNotServed,
-                true => Standing::Ready,
-                false => Standing::Unreachable,
-            }
-        };
         let serving = self.serving(model).map(|backend| {
             let name = Arc::clone(&backend.config.name);
-            let standing = standing(&name, backend.lacks(&backend.upstream_model(model)));
+            let standing = match probes.iter().any(|probe| probe.reachable && probe.name == name) {
+                true if backend.lacks(&backend.upstream_model(model)) => Standing::NameNotServed,
+                true => Standing::Ready,
+                false => Standing::Unreachable,
+            };
             Serving { name, standing }
         });
         serving.collect()

@@ -38,7 +38,7 @@ const STDERR_BYTES_MAX: usize = 4 << 10;
 /// Time between two checks of a worker's memory, and longest delay before a cancel is noticed.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// Time span in which a paced worker may send its `output_bytes`.
+/// Time span in which a worker without a set length may send its `output_bytes`.
 const OUTPUT_SPAN: Duration = Duration::from_secs(60);
 
 /// Handle to a running worker; dropping it kills and reaps the process.
@@ -77,11 +77,6 @@ impl WorkerLifetime {
             WorkerLifetime::Open => SESSION_THREADS_MAX as u64,
         };
         4 * decoding + 32
-    }
-
-    /// Returns true if the output is bounded per time span rather than in total, as the length is not set.
-    fn is_paced(self) -> bool {
-        matches!(self, WorkerLifetime::Open | WorkerLifetime::Job { is_endless: true, .. })
     }
 }
 
@@ -305,7 +300,7 @@ impl WorkerProcess {
     }
 }
 
-/// Byte budget of a worker: one for a whole job, or one for every [`OUTPUT_SPAN`] of a paced worker.
+/// Byte budget of a worker: one for a whole job, or one for every [`OUTPUT_SPAN`] if its length is not set.
 struct OutputBudget {
     limit_bytes: u64,
     life: WorkerLifetime,
@@ -325,7 +320,8 @@ impl OutputBudget {
         if total - self.before > limit_bytes {
             return Err(WorkerError::OutputBudget { limit_bytes });
         }
-        if self.life.is_paced() && now.duration_since(self.since) > OUTPUT_SPAN {
+        let has_length = matches!(self.life, WorkerLifetime::Job { is_endless: false, .. });
+        if !has_length && now.duration_since(self.since) > OUTPUT_SPAN {
             (self.since, self.before) = (now, total);
         }
         Ok(())
