@@ -38,19 +38,11 @@ fn message(value: &Value) -> Option<&str> {
 
 /// Returns `text` as one line of bounded length, without keys and addresses.
 pub(crate) fn cleaned(text: &str, key: Option<&str>) -> String {
-    let mut line = String::new();
-    for word in text.split(|c: char| c.is_whitespace() || c.is_control()) {
-        if word.is_empty() {
-            continue;
-        }
-        if !line.is_empty() {
-            line.push(' ');
-        }
-        line.push_str(if is_private(word, key) { LEFT_OUT } else { word });
-        if line.len() > 4 * CHARS_MAX {
-            break;
-        }
-    }
+    let words = text.split(|c: char| c.is_whitespace() || c.is_control());
+    // More words than characters are never shown.
+    let words = words.filter(|word| !word.is_empty()).take(CHARS_MAX);
+    let words = words.map(|word| if is_private(word, key) { LEFT_OUT } else { word });
+    let mut line = words.collect::<Vec<_>>().join(" ");
     if let Some((at, _)) = line.char_indices().nth(CHARS_MAX) {
         line.truncate(at);
         line.push('…');
