@@ -161,18 +161,19 @@ fn execute(
 
 /// Wraps the worker's ends of a program: stdin and stdout on one socket, and stderr, whose reads never block.
 pub(crate) fn conversation((socket, said): (OwnedFd, OwnedFd)) -> FfmpegPipes {
-    let socket = Arc::new(socket);
+    let socket = Arc::new(File::from(socket));
     let (end, ends) = (Arc::clone(&socket), Arc::clone(&socket));
     FfmpegPipes {
         input: Box::new(Input(Arc::clone(&socket))),
         end: Box::new(move || Ok(shutdown(&end, Shutdown::Write)?)),
-        output: Box::new(Output(socket)),
+        output: Box::new(socket),
         said: Box::new(File::from(said)),
         hang_up: Box::new(move || Ok(shutdown(&ends, Shutdown::Both)?)),
     }
 }
 
-struct Input(Arc<OwnedFd>);
+/// Writes by `send`: a worker's sandbox allows no `write` to a socket.
+struct Input(Arc<File>);
 
 impl Write for Input {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -181,14 +182,6 @@ impl Write for Input {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
-    }
-}
-
-struct Output(Arc<OwnedFd>);
-
-impl Read for Output {
-    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        Ok(rustix::io::read(&self.0, out)?)
     }
 }
 
