@@ -17,15 +17,9 @@ pub(crate) struct Watchdog<'a> {
 
 impl Watchdog<'_> {
     pub fn new(limits: &WorkerLimits) -> Watchdog<'_> {
-        let now = Instant::now();
-        Watchdog {
-            limits,
-            started: now,
-            heard: now,
-            frames_seen: false,
-            excused: Duration::ZERO,
-            source_ended: None,
-        }
+        let (started, excused) = (Instant::now(), Duration::ZERO);
+        let (heard, frames_seen, source_ended) = (started, false, None);
+        Watchdog { limits, started, heard, frames_seen, excused, source_ended }
     }
 
     /// Notes an event of the worker, about frames or before them.

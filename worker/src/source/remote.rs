@@ -40,16 +40,8 @@ impl RemoteInput {
         trouble: SourceErrorCell,
     ) -> Result<RemoteInput, RemoteSourceError> {
         let opened = line.open(url, 0).map_err(RemoteSourceError::Asking)?;
-        Ok(RemoteInput {
-            line,
-            trouble,
-            url: url.to_owned(),
-            opened,
-            again: 0,
-            pipe_at: 0,
-            at: 0,
-            head: Vec::new(),
-        })
+        let (url, again, pipe_at, at, head) = (url.to_owned(), 0, 0, 0, Vec::new());
+        Ok(RemoteInput { line, trouble, url, opened, again, pipe_at, at, head })
     }
 
     /// Returns true if the bytes begin like a playlist.
