@@ -92,8 +92,16 @@ fn until_there_is_a_receiver_again_the_server_is_not_ready_and_refuses_offers() 
     check_refused(here.publish(), "WebRTC endpoint");
     check_refused(here.ready(), "live video is not received");
     drop(taken);
-    wait_until("it is ready", || here.ready().status == 200);
-    assert!(here.server.metric("service_live_receiver_ends_total") > 0.0);
+    let is_ready = || here.ready().status == 200;
+    let ends = || here.server.metric("service_live_receiver_ends_total");
+    wait_until("it is ready", is_ready);
+    let before = ends();
+    assert!(before > 0.0);
+    here.publish().assert_status(201);
+    here.app.live.port.end();
+    wait_until("its next end is counted", || ends() > before);
+    wait_until("it is ready again", is_ready);
+    assert_eq!(ends(), before + 1.0, "each end once");
     here.publish().assert_status(201);
     here.app.draining.cancel();
     here.runtime.shutdown_timeout(Duration::from_secs(10));
