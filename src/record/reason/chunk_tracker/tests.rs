@@ -63,6 +63,10 @@ fn a_chain_tells_what_was_said_last() {
         assert_eq!(prompt.version.to_string(), "describe-1+chain-1");
         assert!(told.is_some_and(|told| prompt.text.contains(told)), "{}", prompt.text);
     }
+    let mut apart = ChunkTracker::new(inquiry());
+    apart.ask(chunk(0, &[0]), MS(0));
+    apart.complete(0, Some("a van arrives"), TokenUsage::default(), MS(1), MS(1));
+    assert!(!apart.ask(chunk(1, &[0]), MS(1)).prompt.text.contains("van arrives"));
 }
 
 #[test]
@@ -73,6 +77,8 @@ fn a_comparison_shows_the_picture_before_without_its_answer() {
     assert_eq!(shown(&first), [("Picture 1 of 1, at 0.900 s:", "900")]);
     let second = ledger.ask(chunk(1, &[100]), MS(0));
     assert_eq!(second.prompt.version.to_string(), "diff-1");
+    let text = &second.prompt.text;
+    assert!(text.contains("between 1.000 s and 1.967 s"), "of the chunk: {text}");
     assert_eq!(
         shown(&second),
         [("Picture 1 of 2, at 0.900 s:", "900"), ("Picture 2 of 2, at 1.100 s:", "1100")]
