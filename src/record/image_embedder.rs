@@ -38,6 +38,7 @@ pub enum EmbedderConfig {
 #[derive(Clone, Debug)]
 pub struct NoveltyConfig {
     pub eyes: EmbedderConfig,
+    /// Timeout of one embedding.
     pub timeout: Duration,
     pub rule: ReuseRule,
 }

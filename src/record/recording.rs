@@ -80,7 +80,7 @@ impl RecordError {
     }
 }
 
-/// Log of one run, for threads that may block.
+/// Log of one run; its methods are for threads that may block.
 #[derive(Clone)]
 pub struct RunLog {
     pub registry: Arc<RunRegistry>,

@@ -151,6 +151,7 @@ type Cause = Arc<OnceLock<RemoteError>>;
 pub struct Errand<'a> {
     /// True if the source is a playlist that is known to grow.
     pub is_endless: bool,
+    /// Time limit of all requests together.
     pub wall: Duration,
     /// Lends the job's permit to others while it waits.
     pub lender: Lender,

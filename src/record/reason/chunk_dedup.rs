@@ -204,6 +204,7 @@ impl<T> AnswerCache<T> {
         DuplicateAction::Deputy
     }
 
+    /// Makes `chunk` wait for the answer to `other`.
     pub fn wait(&mut self, chunk: u64, other: u64, one: T) {
         self.waiting.entry(other).or_default().push_back((chunk, one));
     }

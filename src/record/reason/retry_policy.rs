@@ -32,6 +32,7 @@ pub struct ChunkAttempt {
     pub chunk: u64,
     /// Number of retries so far.
     pub again: u32,
+    /// Time of the first request.
     pub since: Instant,
 }
 

@@ -200,6 +200,7 @@ impl JobRunner {
         self.interrupted.lock().keys().map(|(_, job)| *job).collect()
     }
 
+    /// Records that a job begins; if this fails, the job must not begin.
     pub async fn begin_job(&self, job: JobView) -> Result<(), IngestError> {
         let jobs = self.records.clone();
         Ok(in_background(move || jobs.begin(&job)).await??)

@@ -40,6 +40,7 @@ pub(super) const WALL: Duration = Duration::from_secs(12 * 3600);
 /// Builds the chunks of a job and sends them to its driver.
 pub(super) struct ChunkSender {
     pub chunker: ChunkBuilder<ModelImage>,
+    /// Channel of chunks whose frames are all recorded.
     pub to: mpsc::Sender<FrameChunk>,
 }
 

@@ -17,6 +17,7 @@ pub(super) enum RunTransition {
     Delete(Event),
     /// Records the end that was requested for a run.
     End(Event),
+    /// Ends a run that is idle at the given time.
     EndIdle(Instant, Event),
     /// Deletes a run that ended before the given time, for retention.
     Reclaim(WallTime),

@@ -63,6 +63,7 @@ impl RunOrigin {
 pub struct RunSnapshot {
     pub lifecycle: RunState,
     pub created_at: WallTime,
+    /// Time of the last event.
     pub updated_at: WallTime,
     /// URI of the last ingested source.
     pub source_uri: Option<Arc<str>>,
