@@ -57,6 +57,7 @@ impl Tickets {
         Ok(ticket)
     }
 
+    /// Returns the owner of `run` if `ticket` opens the run.
     pub fn owner(&self, ticket: &str, run: RunId, now: Instant) -> Option<Principal> {
         let issued = self.0.lock();
         // Looked up by digest, so that the timing reveals nothing about a ticket.

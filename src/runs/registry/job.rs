@@ -269,6 +269,7 @@ impl AllJobs {
         self.busy.lock().entry(owner.clone()).or_default().insert(run);
     }
 
+    /// Notes that the last job of `run` has ended.
     pub(super) fn rests(&self, owner: &Principal, run: RunId) {
         let mut busy = self.busy.lock();
         let Some(runs) = busy.get_mut(owner) else { return };
