@@ -353,7 +353,10 @@ impl UploadStore {
         self.look(Vec::new(), |table| {
             let range = table.range((folder.as_str(), "")..(folder.as_str(), before))?;
             let mut files = Vec::new();
-            for entry in range.rev().take(limit + 1) {
+            for entry in range.rev() {
+                if files.len() > limit {
+                    break;
+                }
                 let (key, value) = entry?;
                 // A name of another form is not one of ours.
                 let Ok(name) = key.value().1.parse() else { continue };

@@ -51,6 +51,24 @@ fn a_former_path_finds_a_file_of_its_owner_alone() {
     assert_eq!(uploads.moved(&alice, &alone).expect("readable"), None, "not an upload's path");
 }
 
+#[test]
+fn a_record_with_a_name_of_another_form_takes_no_place_of_a_page() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (uploads, alice) = (open(dir.path()), Principal::named("alice"));
+    let [old, new] = [1, 2].map(|at| put(&uploads, &alice, b"abc", at));
+    // As of a newer server that was here for a while.
+    let folder = folder_of(&alice);
+    let written = uploads.ledger.write(|change| {
+        let value = (3_u64, [0_u8; 32], 3_i64, "a.longer", "alice");
+        change.open_table(UPLOADS)?.insert((folder.as_str(), "f.longer"), value)?;
+        Ok(())
+    });
+    written.expect("writable");
+    let page = |limit| uploads.list(&alice, None, limit).expect("readable");
+    assert_eq!(page(1), [new.clone(), old.clone()], "one more: the page is not the last");
+    assert_eq!(page(2), [new, old]);
+}
+
 /// Opens the store to set aside a file without a record, then makes the file old enough for removal.
 fn age(dir: &Path, path: &Path) {
     drop(open(dir));
