@@ -136,7 +136,7 @@ pub struct RunCreated {
     run_id: schema_types::RunId,
     status: schema_types::RunState,
     mode: schema_types::AnalysisMode,
-    #[schema(value_type = Option<schema_types::ModelId>)]
+    #[schema(value_type = Option<schema_types::ModelId>, required = true)]
     model: Option<String>,
 }
 

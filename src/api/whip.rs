@@ -166,7 +166,7 @@ pub async fn terminate(Call(app, caller): Call, Path(session): Path<String>) -> 
 #[derive(Serialize, ToSchema)]
 pub struct PromptApplied {
     prompt: String,
-    #[schema(value_type = Option<schema_types::AnyObject>)]
+    #[schema(value_type = Option<schema_types::AnyObject>, required = true)]
     output_schema: Option<Value>,
     /// First frame that the prompt applies to.
     applied_from_frame: u64,
