@@ -89,8 +89,8 @@ pub fn chosen(gate: Option<GateOverrides>, mode: Option<Mode>, server: GateConfi
 pub struct GateThresholds {
     /// Maximum distance between kept frames, in frames; 0 turns it off.
     keepalive_frames: u32,
-    /// The first frame at or after each multiple of this media time, in milliseconds, is kept; null turns it
-    /// off.
+    /// The first frame at or after each multiple of this media time, in milliseconds, is kept; null, in events
+    /// absent, turns it off.
     #[schema(inline, value_type = Option<KeepaliveMs>)]
     keepalive_ms: Option<u32>,
     /// Minimum `scene_score` of a scene cut.
