@@ -134,9 +134,14 @@ pub async fn list(
         let answer = Json(FeedbackPage { request_id: request_id.into(), feedback: page.feedback });
         return Ok(linked(answer, &uri, page.next));
     }
+    // A database that hangs keeps the caller waiting here, not on a thread, which its disconnect would not free.
+    let mut read = Some(slice(&app, &owner, before, SLICE).await?);
     let (reader, runtime) = (Arc::clone(&app), Handle::current());
     let feedback = sliced(before, move |before| {
-        let page = runtime.block_on(slice(&reader, &owner, before, SLICE))?;
+        let page = match read.take() {
+            Some(page) => page,
+            None => runtime.block_on(slice(&reader, &owner, before, SLICE))?,
+        };
         Ok((page.feedback, page.next.map(Some)))
     });
     let text = format!(r#"{{"request_id":"{request_id}","feedback":"#);
