@@ -62,7 +62,8 @@ proptest! {
                 (Some(first), Some(last)) => Part(*first..last + 1),
                 _ => Unsatisfiable,
             };
-            prop_assert_eq!(wanted(&format!("bytes={spec}"), size), expected);
+            let found = wanted(&format!("bytes={spec}"), size);
+            prop_assert_eq!(found, expected, "{} of {}", spec, size);
         }
     }
 }
