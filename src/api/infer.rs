@@ -133,6 +133,7 @@ pub async fn infer(Call(app, caller): Call, body: JsonBody) -> ApiResult<Json<In
 struct Manner {
     class: Priority,
     since: Instant,
+    /// Maximum wait for a permit.
     patience: Duration,
     /// Policy of retries while breakers are open; `None` for a single request.
     outage: Option<Arc<RetryPolicy>>,

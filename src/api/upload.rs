@@ -22,6 +22,7 @@ use crate::{
 use form::{FormPart, MultipartForm};
 
 const FIELD: &str = "file";
+/// Bytes per write.
 const WRITE: usize = 256 << 10;
 /// Maximum bytes of the form other than the file.
 pub const FORM_BYTES_MAX: u64 = 1 << 20;

@@ -141,6 +141,7 @@ pub async fn create(
     made(&app, caller, Some(&run), &body).await
 }
 
+/// Creates a webhook of `run`, or of all runs of the caller.
 async fn made(
     app: &App,
     caller: Caller,
@@ -199,6 +200,7 @@ pub async fn list(OwnedRun(app, caller, run): OwnedRun) -> ApiResult<Json<Webhoo
     listed(&app, &caller, Some(run.id())).await
 }
 
+/// Returns the webhooks of `run`, or those of all runs of the caller.
 async fn listed(app: &App, caller: &Caller, run: Option<RunId>) -> ApiResult<Json<WebhookList>> {
     let webhooks = app.webhooks.of(&caller.principal, run).await?.into_iter();
     let shown = |(state, dead_letters): (WebhookState, usize)| WebhookRecord {

@@ -18,6 +18,7 @@ pub struct PreparedInference {
     /// Run on whose timeline the answer is recorded.
     pub run: Option<Arc<Run>>,
     pub pictures: RequestImages,
+    /// Estimated number of tokens.
     pub tokens: u64,
 }
 

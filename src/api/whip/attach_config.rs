@@ -22,6 +22,7 @@ use crate::{
 pub const ENCODED_BYTES_MAX: usize = 8192;
 pub const CLIP_FPS_DEFAULT: u64 = 6;
 const CLIP_PICTURES: u32 = 8;
+/// Maximum edge of a picture of a clip, pixels.
 const CLIP_EDGE: u32 = 768;
 pub const CLIP_LENGTH_S: std::ops::RangeInclusive<f64> = 0.1..=60.0;
 /// Time from the end of one clip to the start of the next, seconds.
