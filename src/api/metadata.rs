@@ -40,9 +40,9 @@ pub fn answer(
     windowing: Windowing,
 ) -> ApiResult {
     let windows = if context.is_included { windows(&frames, windowing) } else { Vec::new() };
-    let text = written(&result);
-    let misplaced = ApiError::Bug("the metadata of an answer do not come last");
-    let head = text.strip_suffix("[]}").ok_or(misplaced)?.to_owned();
+    let mut head = written(&result);
+    let before = head.strip_suffix("[]}").map(str::len);
+    head.truncate(before.ok_or(ApiError::Bug("the metadata of an answer do not come last"))?);
     let places = windows
         .into_iter()
         .flat_map(|window| (window.first..window.first + window.len).map(move |at| (window, at)));
