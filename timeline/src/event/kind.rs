@@ -4,10 +4,9 @@ macro_rules! kinds {
     ($($(#[$doc:meta])* $kind:ident = $code:literal $name:literal,)*) => {
         /// Kind of an event; [`Event`](super::Event) has the payloads.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
-        #[serde(rename_all = "snake_case")]
         #[allow(missing_docs, reason = "the payload of the same name says it")]
         #[repr(u8)]
-        pub enum EventKind { $($(#[$doc])* $kind = $code,)* }
+        pub enum EventKind { $($(#[$doc])* #[serde(rename = $name)] $kind = $code,)* }
 
         impl EventKind {
             /// Every kind.
