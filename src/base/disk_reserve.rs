@@ -86,7 +86,7 @@ impl DiskReserve {
 
     /// Holds the directory with its parts, which were opened there.
     pub fn hold(&self, log: Timeline) -> io::Result<()> {
-        let held = |(name, part)| Ok((name, HeldDir::open(&self.dir.join(part))?));
+        let held = |(name, part)| Ok((name, HeldDir::of_any(&self.dir.join(part))?));
         let paths = PARTS.into_iter().map(held).collect::<io::Result<Vec<_>>>()?;
         self.open.get_or_init(|| OpenStores { paths, log });
         Ok(())

@@ -79,11 +79,18 @@ impl HeldDir {
         HeldDir { path: path.to_owned(), held: OnceLock::new() }
     }
 
-    /// Holds the directory at `path`, or a file of which only [`HeldDir::is_there`] tells.
+    /// Opens and holds the directory at `path`.
     pub fn open(path: &Path) -> io::Result<HeldDir> {
         let dir = HeldDir::new(path);
-        dir.held()?;
+        dir.held(OFlags::DIRECTORY)?;
         Ok(dir)
+    }
+
+    /// Holds what is at `path`, a directory or a file of which only [`HeldDir::is_there`] tells.
+    pub fn of_any(path: &Path) -> io::Result<HeldDir> {
+        let any = HeldDir::new(path);
+        any.held(OFlags::empty())?;
+        Ok(any)
     }
 
     /// Returns the path given at construction.
@@ -93,14 +100,16 @@ impl HeldDir {
 
     /// Returns true if what is held is still at its path.
     pub fn is_there(&self) -> io::Result<bool> {
-        is_at(self.held()?, &self.path)
+        is_at(self.held(OFlags::DIRECTORY)?, &self.path)
     }
 
-    fn held(&self) -> io::Result<&OwnedFd> {
+    /// Returns what is held, opened with `kind` too if it is not yet: only a directory that is asked for as one
+    /// is mounted on the way, where the system mounts at first use.
+    fn held(&self, kind: OFlags) -> io::Result<&OwnedFd> {
         if let Some(held) = self.held.get() {
             return Ok(held);
         }
-        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let flags = OFlags::PATH | OFlags::CLOEXEC | kind;
         let path = if self.path.as_os_str().is_empty() { Path::new(".") } else { &self.path };
         let opened = rustix::fs::openat(CWD, path, flags, Mode::empty())?;
         Ok(self.held.get_or_init(|| opened))
@@ -131,7 +140,7 @@ impl HeldDir {
                 Links::Beneath => ResolveFlags::NO_MAGICLINKS,
             };
         let name = if name.as_os_str().is_empty() { Path::new(".") } else { name };
-        let dir = self.held().map_err(unopened)?;
+        let dir = self.held(OFlags::DIRECTORY).map_err(unopened)?;
         let opened = rustix::fs::openat2(dir, name, flags, Mode::from_raw_mode(made), resolve);
         let file = match opened {
             Ok(file) => file,
