@@ -52,7 +52,8 @@ fn let_in(server: &Server, clip: &str) -> String {
             }
             delete(server, &run);
         }
-        assert!(refused.assert_status(409).text.contains("delete runs or uploads"));
+        refused = refused.assert_status(409);
+        assert!(refused.text.contains("delete runs or uploads"), "{refused}");
         sleep(Duration::from_millis(500));
         None
     })
@@ -101,7 +102,7 @@ fn a_keepalive_is_an_event_like_any_other() {
         let server = Setup::new(dir.path()).var(name, &value.to_string()).start();
         let mut replies = (0..100).map(|_| server.post(&path, &json!({})));
         let refused = replies.find(|reply| reply.status != 200).expect("there is an end to it");
-        refused.assert_refused(status, code);
+        assert_eq!((refused.status, &*refused.code()), (status, code), "{name}: {refused}");
         assert!(used(&server) < before + 3000, "{name}: {}", used(&server));
         if name == QUOTA {
             // What ends a run is never refused.

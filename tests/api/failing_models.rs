@@ -40,7 +40,7 @@ fn a_wrong_name_is_said_everywhere() {
     assert_eq!(reply.json()["metadata"][0]["finish_reason"], "other");
     assert_eq!(server.metric("service_reason_chunks_total{outcome=\"failed\"}"), 3.0);
     let direct = server.post("/v1/infer", &json!({"model": MODEL, "prompt": "x"}));
-    assert!(direct.assert_status(500).text.contains("does not exist"));
+    assert!(direct.status == 500 && direct.text.contains("does not exist"), "{direct}");
     let provider = server.get("/v1/models").json()["providers"][0].clone();
     assert!(!provider["last_error"].to_string().contains("does not exist"), "{provider}");
     drop(server);

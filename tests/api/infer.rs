@@ -155,8 +155,9 @@ fn each_that_is_wrong_in_a_batch_is_named(server: &Server) {
     assert_no_batch(server, &json!([unserved, unserved]), &both);
 }
 
+#[track_caller]
 fn failure(reply: &Reply) -> String {
-    assert_eq!((reply.status, &*reply.code()), (500, "internal_error"), "{}", reply.text);
+    assert_eq!((reply.status, &*reply.code()), (500, "internal_error"), "{reply}");
     reply.json()["error"]["message"].as_str().expect("a text").to_owned()
 }
 

@@ -74,7 +74,11 @@ impl<'a> Call<'a> {
     }
 
     pub fn try_send(self) -> reqwest::Result<Reply> {
-        Reply::read(self.open()?)
+        let body = self.body.as_ref().and_then(Body::as_bytes).unwrap_or_default();
+        let body = String::from_utf8_lossy(&body[..body.len().min(300)]);
+        let (method, path, headers) = (&self.method, &self.path, &self.headers);
+        let asked = format!("{method} {path} as {:?} with {headers:?} {body}", self.key);
+        Reply::read(asked, self.open()?)
     }
 
     /// Sends it, and leaves the body to be read as it comes.

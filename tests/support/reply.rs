@@ -1,28 +1,38 @@
 //! An answer of the server, read whole.
 
+use std::fmt;
+
 use reqwest::blocking::Response;
 use serde_json::Value;
 
 #[derive(Debug)]
 pub struct Reply {
+    /// The request, cut short, which tells a failure which of many it was.
+    asked: String,
     pub status: u16,
     pub headers: reqwest::header::HeaderMap,
     pub bytes: Vec<u8>,
     pub text: String,
 }
 
+impl fmt::Display for Reply {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}: {}", self.asked, self.text)
+    }
+}
+
 impl Reply {
-    pub fn read(response: Response) -> reqwest::Result<Reply> {
+    pub fn read(asked: String, response: Response) -> reqwest::Result<Reply> {
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         let bytes = response.bytes()?.to_vec();
         let text = String::from_utf8_lossy(&bytes).into_owned();
-        Ok(Reply { status, headers, bytes, text })
+        Ok(Reply { asked, status, headers, bytes, text })
     }
 
     /// Itself, which must have this status.
     #[track_caller]
     pub fn assert_status(self, status: u16) -> Reply {
-        assert_eq!(self.status, status, "{}", self.text);
+        assert_eq!(self.status, status, "{self}");
         self
     }
 
@@ -35,7 +45,7 @@ impl Reply {
     /// Itself, which must be a refusal with this status and code.
     #[track_caller]
     pub fn assert_refused(self, status: u16, code: &str) -> Reply {
-        assert_eq!((self.status, &*self.code()), (status, code), "{}", self.text);
+        assert_eq!((self.status, &*self.code()), (status, code), "{self}");
         self
     }
 
@@ -43,7 +53,7 @@ impl Reply {
     #[track_caller]
     pub fn assert_invalid(self, field: &str, row: impl std::fmt::Display) -> Reply {
         let found = (self.status, self.fields());
-        assert_eq!(found, (422, vec![field.to_owned()]), "{row}: {}", self.text);
+        assert_eq!(found, (422, vec![field.to_owned()]), "{row}: {self}");
         self
     }
 
