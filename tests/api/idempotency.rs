@@ -104,6 +104,8 @@ fn a_key_is_visible_ascii_and_bounded() {
     let twice = server.call("POST", "/v1/runs").header("idempotency-key", "a");
     let twice = twice.header("idempotency-key", "a").json(&json!({})).send();
     twice.assert_invalid("idempotency-key", "two keys");
+    let large = json!({ "x": "a".repeat(3 << 20) });
+    assert_eq!(keyed(&server, "large", "/v1/runs", &large).status, 413);
 }
 
 fn upload(server: &Server, body: Vec<u8>, kind: &str) -> Reply {
