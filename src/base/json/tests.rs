@@ -8,7 +8,7 @@ fn text_is_a_value_or_malformed_or_names_its_field() {
         |field: &str, message: &str| Err(JsonError::Invalid(vec![FieldError::new(field, message)]));
     let cases: [(&str, Result<Value, JsonError>); 7] = [
         (
-            r#" {"a": [1, -2, 0.5, null, true, "x"]} "#,
+            " \t\r\n{\"a\": [1, -2, 0.5, null, true, \"x\"]}\n",
             Ok(serde_json::json!({"a": [1, -2, 0.5, null, true, "x"]})),
         ),
         ("18446744073709551615", Ok(u64::MAX.into())),
@@ -21,9 +21,10 @@ fn text_is_a_value_or_malformed_or_names_its_field() {
     for (text, expected) in cases {
         assert_eq!(parse(text.as_bytes()), expected, "{text}");
     }
-    let malformed: [&[u8]; 17] = [
+    let malformed: [&[u8]; 18] = [
         b"",
         b"{",
+        b"[1}",
         b"{\"a\":1}x",
         b"NaN",
         b"[1,]",
