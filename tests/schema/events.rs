@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 use timeline::EventKind;
 
-use crate::schema::{assert_valid, component};
+use crate::schema::{assert_valid, component, document};
 
 /// Payloads as the log writes them; its own test writes each of them again.
 const PAYLOADS: &str = include_str!("../../fixtures/payloads.txt");
@@ -36,6 +36,12 @@ fn an_event_of_every_kind_is_as_the_document_says() {
         seen.insert(kind);
     }
     assert_eq!(seen, kinds());
+    for (name, schema) in document()["components"]["schemas"].as_object().expect("an object") {
+        let fields = schema["properties"].as_object().filter(|_| name.ends_with("Payload"));
+        for field in fields.into_iter().flat_map(|fields| fields.keys()) {
+            assert!(PAYLOADS.contains(&format!("\"{field}\":")), "no row has {field} of {name}");
+        }
+    }
 }
 
 /// `text` with nothing behind the dash of an id, as the golden files have it.
