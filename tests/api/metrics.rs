@@ -1,14 +1,19 @@
-//! The metrics: who may read them, what Prometheus's own tool makes of them; and the last hour by minutes, of the caller's own work and
-//! of the machine.
+//! The metrics: who may read them, what a real Prometheus makes of them; and the last hour by minutes, of the caller's own work and of
+//! the machine.
 
 use std::{
+    fs,
     io::Write,
+    path::Path,
     process::{Command, Stdio},
 };
 
+use reqwest::blocking::Client;
 use serde_json::{Value, json};
 
-use crate::support::{ALICE, BOB, Server, Setup, shared, skip, this_test};
+use crate::support::{
+    ALICE, BOB, Running, Server, Setup, free_address, shared, skip, this_test, wait_until,
+};
 
 #[test]
 fn metrics_have_a_toggle_of_their_own() {
@@ -72,10 +77,6 @@ fn requests_and_refusals_are_counted_by_what_they_were_and_by_minutes() {
     let ended =
         [(r#"service_runs{state="pending"}"#, 0.0), (r#"service_runs{state="cancelled"}"#, 1.0)];
     check_series(&server, ended);
-    // As scrapers show their key.
-    let bearer = format!("Bearer {ALICE}");
-    let scraped = server.call("GET", "/v1/metrics").key(None).header("authorization", &bearer);
-    scraped.send().assert_ok();
     check_last_hour(&server);
 }
 
@@ -86,11 +87,20 @@ fn check_series<const N: usize>(server: &Server, rows: [(&str, f64); N]) {
     }
 }
 
+/// A program of Debian's package `prometheus`, or a loud line that says why a test did nothing.
+fn found(program: &str) -> bool {
+    let started = Command::new(program).arg("--version").output();
+    let found = started.is_ok_and(|output| output.status.success());
+    if !found {
+        skip(&this_test(), format!("no {program}: deploy/setup.sh installs it"));
+    }
+    found
+}
+
 #[test]
 fn promtool_finds_nothing_to_mend() {
-    let started = Command::new("promtool").arg("--version").output();
-    if !started.is_ok_and(|output| output.status.success()) {
-        return skip(&this_test(), "no promtool: deploy/setup.sh installs it");
+    if !found("promtool") {
+        return;
     }
     let server = shared();
     server.create_run();
@@ -107,6 +117,59 @@ fn promtool_finds_nothing_to_mend() {
     let output = promtool.wait_with_output().expect("it ends");
     let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
     assert!(output.status.success() && said.is_empty(), "{said}");
+}
+
+/// By the files of `deploy/prometheus`, with addresses and times of the test.
+#[test]
+fn a_real_prometheus_scrapes_a_server_and_alerts_once_it_is_gone() {
+    if !found("prometheus") {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = Setup::new(dir.path()).start();
+    server.create_run();
+    let deployed = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/prometheus");
+    let [key, config] = ["sightline.key", "prometheus.yml"].map(|name| dir.path().join(name));
+    fs::write(&key, ALICE).expect("written");
+    let here = [
+        ("15s", "1s\n  evaluation_interval: 1s".to_owned()),
+        ("alerts.yml", deployed.join("alerts.yml").display().to_string()),
+        ("/etc/prometheus/sightline.key", key.display().to_string()),
+        ("sightline:8080", server.addr().to_owned()),
+    ];
+    let mut text = fs::read_to_string(deployed.join("prometheus.yml")).expect("readable");
+    for (documented, here) in here {
+        assert!(text.contains(documented), "{documented}");
+        text = text.replace(documented, &here);
+    }
+    fs::write(&config, text).expect("written");
+    let address = free_address();
+    let mut command = Command::new("prometheus");
+    command.arg(format!("--config.file={}", config.display()));
+    command.arg(format!("--storage.tsdb.path={}", dir.path().join("tsdb").display()));
+    command.arg(format!("--web.listen-address={address}"));
+    let running = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    let _running = Running(running.expect("it starts"));
+
+    let prometheus = Server::at(format!("http://{address}"), Client::builder());
+    let ask = |path: &str| {
+        // Refused until it listens.
+        let reply = prometheus.call("GET", &format!("/api/v1/{path}")).try_send().ok();
+        reply.map_or(Value::Null, |reply| reply.json()["data"].take())
+    };
+    let wait_for_one = |series: &str| {
+        let path = format!("query?query={series}");
+        wait_until(series, || ask(&path)["result"][0]["value"][1] == "1");
+    };
+    wait_for_one("up");
+    wait_for_one(r#"service_runs{state="pending"}"#);
+    wait_for_one(r#"service_http_request_duration_seconds_count{route="/v1/runs"}"#);
+    drop(server);
+    wait_for_one(r#"ALERTS{alertname="SightlineDown"}"#);
+    let rules = ask("rules")["groups"][0]["rules"].take();
+    for rule in rules.as_array().expect("rules") {
+        assert_eq!(rule["health"], "ok", "{rule}");
+    }
 }
 
 fn points(server: &Server, key: &str) -> Vec<Value> {
