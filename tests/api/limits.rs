@@ -87,7 +87,7 @@ fn values(pointer: &str, schema: &Value) -> Vec<(Value, bool)> {
                 values.extend([(integer(bound), true), (integer(bound + past), false)]);
             }
         }
-        values.push((json!(1.5), false));
+        values.extend([json!(1.5), json!("")].map(|value| (value, false)));
     }
     if has_type(schema, "number") {
         for (bound, past) in [("minimum", -0.001), ("maximum", 0.001)] {
