@@ -119,6 +119,8 @@ fn check_one_run(server: &Server) {
 
 /// Every run of the caller is in one stream, and a deletion ends that of its run.
 fn check_every_run(server: &Server) {
+    let from_the_start = Stream::open(server, "/v1/events/stream", None).event().id;
+    assert_eq!(from_the_start, 1);
     let first = server.create_run();
     let mut stream = Stream::open(server, "/v1/events/stream", Some("3"));
     assert_eq!(stream.event().data["run_id"], json!(first));
