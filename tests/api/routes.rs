@@ -292,7 +292,8 @@ fn media(server: &Server, book: &mut Book) {
     ];
     for (path, count) in [(still, 2), (&*source, 4), (file, 4)] {
         for (name, value, status) in &conditions[..count] {
-            let reply = server.call("GET", path).header(name, value).send().assert_status(*status);
+            let reply = server.call("GET", path).header(name, value).send();
+            assert_eq!(reply.status, *status, "{path} {name}: {value}: {}", reply.text);
             book.note("GET", path, &reply);
         }
     }
