@@ -1,5 +1,5 @@
-//! Descriptions that stand for more than one picture, or change with the prompt; and what is told where
-//! none comes of a model.
+//! Descriptions that stand for more than one picture, or change with the prompt, and are in a database while
+//! the session lives; and what is told where none comes of a model.
 
 use std::{
     io::{BufRead, BufReader},
@@ -12,7 +12,9 @@ use serde_json::{Value, json};
 use crate::support::{
     Running, Setup,
     model::{Model, list, prompt},
-    onnx_runtime, this_test, wait_until,
+    onnx_runtime,
+    postgres::Postgres,
+    this_test, wait_until,
     whip::{
         Publication, clip,
         shown::{pictures, says, scenes},
@@ -106,7 +108,8 @@ fn a_new_prompt_holds_from_the_frame_that_its_answer_names() {
     });
     // A session that names no model uses one that the backend has.
     model.server.answer_probes(list(&["qwen3-vl-8b"]));
-    let setup = model.behind(Setup::temporary());
+    let postgres = Postgres::start();
+    let setup = model.behind(Setup::temporary()).var("SERVICE_DB_URL", &postgres.url());
     let server = setup.var("SERVICE_GATE_KEEPALIVE_FRAMES", "10").start();
     let file = clip::scenes("C", 0);
     let attach = json!({
@@ -127,16 +130,20 @@ fn a_new_prompt_holds_from_the_frame_that_its_answer_names() {
         server.call("PATCH", &path).json(&json!({"prompt": "second words"})).send().assert_ok();
     let from = reply.json()["applied_from_frame"].as_u64().expect("a frame");
     wait_until("two descriptions by the second prompt", || described("second words"));
+    postgres.wait_for("SELECT to_regclass('sightline_events') IS NOT NULL", "t");
+    postgres.wait_for("SELECT count(*) >= 4 FROM sightline_events WHERE kind = 'vlm'", "t");
     publication.interrupt();
     publication.finish();
     let told = server.payloads(&run, "vlm");
+    postgres.wait_for("SELECT count(*) FROM sightline_events", &told.len().to_string());
     for payload in &told {
         let words = if payload["frame_index"].as_u64() < Some(from) { "first" } else { "second" };
         let expected = format!("{words} words at 160x60 of scene C");
         assert_eq!(text(payload, "description"), expected, "from {from}: {payload}");
         assert_eq!(
             (&payload["index_name"], &payload["model"]),
-            (&json!("gate"), &json!("qwen3-vl-8b"))
+            (&json!("gate"), &json!("qwen3-vl-8b")),
+            "{payload}"
         );
     }
 }
