@@ -1,6 +1,6 @@
 //! Writer, acknowledgement and publication in every order of their steps with at most two preemptions:
 //! acknowledged events are durable and readable, published ones were durable before, each batch is answered
-//! once, no thread hangs.
+//! once, no thread hangs. A step is one at a lock, a channel or a thread: loom knows of no disk.
 #![allow(missing_docs, clippy::unwrap_used, dead_code)]
 
 extern crate timeline_schedules as timeline;
@@ -27,7 +27,7 @@ use timeline::{Timeline, TimelineOptions};
 /// Beginning of the text of every event.
 const TEXT: &str = "a text of ";
 
-/// Runs `model` in each order; one that fails is told by its steps.
+/// Runs `model` in each order, the same ones in turn every time: what fails once fails again.
 fn explore(model: fn()) {
     let orders = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&orders);
@@ -133,8 +133,13 @@ fn a_sync_that_fails_amid_appends_lets_nothing_through_afterwards() {
     explore(|| {
         let disk = SimDisk::default();
         let log = log(&disk);
-        let failing = disk.clone();
-        let breaker = thread::spawn(move || failing.set_fault(Some(Fault::Sync)));
+        let (failing, seen) = (disk.clone(), Arc::clone(&log));
+        let breaker = thread::spawn(move || {
+            // At a lock that the writer takes before each batch: without it, loom has no reason to let this thread
+            // run anywhere but behind a first batch.
+            seen.state();
+            failing.set_fault(Some(Fault::Sync));
+        });
         let other = producer(&log, &disk, 1);
         let own = produce(&log, &disk, 0);
         let acknowledged = own + other.join().unwrap();
