@@ -81,6 +81,16 @@ fn found(text: &str) -> Event {
     Event::Found(FindingKind::Vlm, finding)
 }
 
+#[test]
+fn every_kind_whose_payload_has_a_text_is_searched() {
+    for row in include_str!("../../../fixtures/payloads.txt").lines() {
+        let (kind, payload) = row.split_once(' ').expect("a kind and a payload");
+        let kind = EventKind::from_name(kind).expect("a kind");
+        let has_text = SearchableText::of(payload).is_some();
+        assert_eq!(description(kind, payload).is_some(), has_text, "{row}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_acknowledged_before_is_found_until_its_run_is_deleted() {
     let log = start(LIMITS);
