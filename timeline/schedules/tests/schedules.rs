@@ -135,8 +135,7 @@ fn a_sync_that_fails_amid_appends_lets_nothing_through_afterwards() {
         let log = log(&disk);
         let (failing, seen) = (disk.clone(), Arc::clone(&log));
         let breaker = thread::spawn(move || {
-            // At a lock that the writer takes before each batch: without it, loom has no reason to let this thread
-            // run anywhere but behind a first batch.
+            // Takes a lock that the writer takes before each batch: loom moves a thread only to where it meets others.
             seen.state();
             failing.set_fault(Some(Fault::Sync));
         });
