@@ -116,6 +116,7 @@ fn reasonings_over_cameras_go_on_behind_a_restart_and_without_answers() {
     let expected = [gap % 30, 30 - gap % 30].into_iter().filter(|_| !gap.is_multiple_of(30));
     assert_eq!(short, expected.collect::<Vec<_>>(), "those around the gap alone");
     server.post_run(&run, "stop", &json!({})).assert_ok();
+    server.wait_for_event(&run, "frames_decoded");
     a_model_that_never_answers_holds_no_camera_up(&server, port);
 }
 
