@@ -21,13 +21,16 @@ use crate::support::{
 #[test]
 fn what_a_model_gets_wrong_is_told_and_never_taken_for_an_answer() {
     let (long, short) = (60_000, 400);
-    let rows: [(&str, Step, u64, &str); 5] = [
-        ("broken JSON", Step::chat("{"), long, "does not match output_schema"),
-        ("another shape", Step::chat(r#"{"event_type": 7}"#), long, "does not match output_schema"),
-        ("an error", Step::html(502), long, "status 502"),
-        ("no answer", Step::hang(), short, "timeout"),
+    // With what a chunk and the run say of it.
+    let misfit = ["does not match output_schema", "schema: "];
+    let late = ["timeout", "timeout: no complete response within "];
+    let rows: [(&str, Step, u64, [&str; 2]); 5] = [
+        ("broken JSON", Step::chat("{"), long, misfit),
+        ("another shape", Step::chat(r#"{"event_type": 7}"#), long, misfit),
+        ("an error", Step::html(502), long, ["status 502", "http 502"]),
+        ("no answer", Step::hang(), short, late),
         // Nobody asks for a while after it.
-        ("too many questions", Step::rate_limited(Some("2")), long, "rate limited"),
+        ("too many questions", Step::rate_limited(Some("2")), long, ["rate limited"; 2]),
     ];
     // Each question holds the name of its row.
     let steps = rows.clone().map(|(name, step, ..)| (name, step));
@@ -38,7 +41,7 @@ fn what_a_model_gets_wrong_is_told_and_never_taken_for_an_answer() {
     });
     let setup = model.behind(Setup::temporary().clips());
     let server = setup.var("SERVICE_REASON_OUTAGE_MS", "0").start();
-    for (name, _, timeout_ms, expected) in rows {
+    for (name, _, timeout_ms, [expected, brief]) in rows {
         let run = server.create_run();
         let more = json!({
             "max_frames": 30, "semantic_timeout_ms": timeout_ms, "semantic_prompt": format!("Is it {name}?"),
@@ -54,6 +57,8 @@ fn what_a_model_gets_wrong_is_told_and_never_taken_for_an_answer() {
         assert_eq!(json!(told), json!(["vllm", "first", MODEL, "", null]), "{name}: who failed");
         assert_eq!(inferred[0]["semantic_fallback_used"], true, "{name}");
         let answer = reply.json();
+        let told = answer["semantic"]["error"].as_str().unwrap_or_default();
+        assert!(told.starts_with(brief), "{name}: {told}");
         assert_eq!(answer["tokens"]["chunks_analyzed"], 0, "{name}");
         assert_eq!(answer["metadata"][0]["fallback"]["reason"], error, "{name}");
         assert_eq!(answer["metadata"][0]["annotations"]["events"][0]["type"], "keyframe_keep");
