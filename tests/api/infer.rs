@@ -291,6 +291,7 @@ fn models_say_who_serves_them_and_whether_they_can_be_reached() {
     assert_eq!(find("house-7b")["tier"], "small");
     assert_has(&find("qwen3-vl-2b"), &served(&[], "unreachable"));
     assert_has(&find("qwen3-vl-4b"), &served(&[], "not_configured"));
+    assert_eq!(answer["providers"].as_array().map(Vec::len), Some(2), "{answer}");
     let [house, gone] = [0, 1].map(|at: usize| &answer["providers"][at]);
     assert_has(house, &json!({"name": "house", "reachable": true, "last_error": null}));
     assert!(house["latency_ms"].is_u64(), "{house}");
