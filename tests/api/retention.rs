@@ -219,6 +219,8 @@ fn on_a_full_disk_work_is_refused_and_runs_still_end() {
         assert_eq!(server.call("DELETE", &format!("/v1/runs/{run}")).send().status, 200);
     }
     std::fs::remove_file(disk.join("rest")).expect("removed");
+    let is_taken = || server.post("/v1/runs", &json!({})).status == 200;
+    wait_until("what was deleted makes room", is_taken);
     std::fs::remove_file(disk.join("ballast")).expect("removed");
     let is_ready = || server.get("/v1/ready").status == 200;
     wait_until("the server is ready", is_ready);
