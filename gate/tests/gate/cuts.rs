@@ -133,6 +133,13 @@ fn disturbances_are_no_cuts() {
     }
 }
 
+#[test]
+fn a_fast_pan_over_text_is_no_cut() {
+    let screen = (pick_one("screen.mp4", "screen_gh-scoped-creds.mp4"), "0");
+    let pan = "[0]trim=end_frame=1,loop=loop=83:size=1,setpts=N/30/TB,crop=640:1400:'8*n':60,scale=640:360,setsar=1,format=yuv420p";
+    assert_eq!(cuts(&signals(&input(&screen, "1"), pan, 30.0)), [0; 0]);
+}
+
 /// Returns the cuts found between all clips after filter `made` was applied to each.
 fn joined(shots: &[(PathBuf, &str)], made: &str) -> Vec<u64> {
     let mut inputs = Vec::new();
