@@ -371,6 +371,9 @@ impl Scheduler {
 
     /// Returns the next request in order, if it fits.
     fn choose(&self, now: Instant, day: u64) -> Option<AdmissionId> {
+        if self.in_flight.len() >= self.limits.in_flight {
+            return None;
+        }
         let live = self.head(Priority::Live, now, day);
         let offline = self.has_offline_slot().then(|| self.head(Priority::Offline, now, day));
         let id = match offline.flatten() {
@@ -379,8 +382,7 @@ impl Scheduler {
         };
         let request = &self.waiting.get(&id)?.request;
         // A request that does not fit blocks the rest: smaller ones must not take the room it needs.
-        let has_slot = self.in_flight.len() < self.limits.in_flight;
-        (has_slot && self.has_room(request)).then_some(id)
+        self.has_room(request).then_some(id)
     }
 
     /// Returns the next request of a priority, by the order of principals, then of streams, then by deadline.
@@ -390,10 +392,7 @@ impl Scheduler {
         let owing = self.owing(priority, now);
         let could = |queued: &&QueuedRequest| {
             let QueuedRequest { request, ready, .. } = queued;
-            request.priority == priority
-                && *ready <= now
-                && self.principal_can(request)
-                && !owing.contains(&request.principal)
+            request.priority == priority && *ready <= now && !owing.contains(&request.principal)
         };
         let order = |(id, queued): (&AdmissionId, &QueuedRequest)| {
             (self.order.position(&queued.request), queued.until, *id)
@@ -401,14 +400,15 @@ impl Scheduler {
         let candidates = self.waiting.iter().filter(|(_, queued)| could(queued));
         let mut ordered: Vec<_> = candidates.map(order).collect();
         ordered.sort_unstable();
-        // A principal whose head exceeds the daily budget blocks only itself.
+        // A principal that is at its limit, or whose head exceeds the daily budget, blocks only itself. Each is
+        // looked at once, as the look goes over all requests in flight.
         let mut held: Vec<&Arc<str>> = Vec::new();
         for (_, _, id) in ordered {
             let request = &self.waiting.get(&id)?.request;
             if held.contains(&&request.principal) {
                 continue;
             }
-            if self.has_budget(request, day, request.tokens) {
+            if self.principal_can(request) && self.has_budget(request, day, request.tokens) {
                 return Some(id);
             }
             held.push(&request.principal);
