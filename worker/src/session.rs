@@ -163,7 +163,7 @@ impl Session {
         events: &mut Vec<WorkerSessionEvent>,
     ) -> Result<(), JobFault> {
         let mut album = Undecided::of(&self.spec, &mut self.undecided, maker);
-        for (frame, measured) in frames.into_iter().zip(measured) {
+        let taken = frames.into_iter().zip(measured).try_for_each(|(frame, measured)| {
             let stamp = FrameMeta {
                 frame_index: self.frames,
                 source_frame_index: frame.source_index,
@@ -173,11 +173,12 @@ impl Session {
             if self.spec.wants_pixels() {
                 album.frames.push_back(frame);
             }
-            self.assembler.push(stamp, measured, &mut album)?;
-        }
+            self.assembler.push(stamp, measured, &mut album)
+        });
+        // A fault must not lose the records before it.
         events.extend(self.assembler.take().into_iter().map(WorkerSessionEvent::Frames));
         events.append(&mut album.damage);
-        Ok(())
+        taken
     }
 
     fn finish(
@@ -186,9 +187,10 @@ impl Session {
         events: &mut Vec<WorkerSessionEvent>,
     ) -> Result<(), JobFault> {
         let mut album = Undecided::of(&self.spec, &mut self.undecided, maker);
-        self.assembler.finish(&mut album)?;
+        let finished = self.assembler.finish(&mut album);
         events.extend(self.assembler.take().into_iter().map(WorkerSessionEvent::Frames));
         events.append(&mut album.damage);
+        finished?;
         let decoder = self.decoder.name().to_owned();
         events.push(WorkerSessionEvent::Closed { frames: self.frames, decoder });
         Ok(())
