@@ -158,6 +158,7 @@ impl Gathered {
 /// Checks a worker's records: the receiver keeps their pictures in memory, counts by them and passes them on.
 pub(crate) struct RecordCheck {
     frames_max: u64,
+    /// Longest side of a still.
     side_max: u32,
     stills: bool,
     spec: PictureSpec,

@@ -318,6 +318,7 @@ impl Seek for HlsReader {
 /// Bytes of a resource, or of a range of it.
 struct Body {
     bytes: File,
+    /// Number of bytes left, if known.
     left: Option<u64>,
 }
 

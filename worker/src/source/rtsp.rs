@@ -83,6 +83,7 @@ struct Packets {
     clock: Clock,
     trouble: SourceErrorCell,
     buffer: Vec<u8>,
+    /// Time of the last message to the server.
     said: Instant,
     has_packets: bool,
 }

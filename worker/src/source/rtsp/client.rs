@@ -28,6 +28,7 @@ const SESSION_TIMEOUTS_S: std::ops::RangeInclusive<u64> = 4..=600;
 pub(super) enum RtspEvent {
     /// The stream with this SDP text is about to be sent.
     Ready(String),
+    /// An RTP or RTCP packet of the stream.
     Packet(Vec<u8>),
 }
 
