@@ -98,8 +98,15 @@ mod tests {
 
     /// A message that is refused even undamaged would test nothing once damaged.
     #[test]
-    fn the_corpus_has_a_message_of_frames() {
-        let found = corpus("message").iter().any(|bytes| {
+    fn the_corpus_has_messages_and_one_of_frames() {
+        let corpus = corpus("message");
+        let is_read = |bytes: &&Vec<u8>| {
+            decode::<WorkerRequest>(bytes).is_ok() || decode::<WorkerReply>(bytes).is_ok()
+        };
+        // One more is cut off, and what a fuzzer found may be refused too.
+        let read = corpus.iter().filter(is_read).count();
+        assert!(read >= 9, "{read} of {}", corpus.len());
+        let found = corpus.iter().any(|bytes| {
             matches!(decode(bytes), Ok(WorkerReply::Job(crate::JobEvent::Frames(records))) if records.len() == 3)
         });
         assert!(found);

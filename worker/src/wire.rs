@@ -42,7 +42,7 @@ pub enum WireError {
 }
 
 /// Version of the messages. A command line may start the server's program of another release, which is an error.
-pub(crate) const VERSION: u8 = 3;
+pub(crate) const VERSION: u8 = 4;
 
 /// Most bytes of a message: a frame with a still of the largest picture, below 50 MB, and a view.
 pub(crate) const MESSAGE_BYTES_MAX: u32 = 64 << 20;
