@@ -5,7 +5,7 @@
 //! while it changes, until it opens; last the files that events name, which are written before the events.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     ffi::{OsStr, OsString},
     fs::{self, DirBuilder, File},
     io::{self, Read},
@@ -198,7 +198,8 @@ impl Backup<'_> {
     /// Updates the copy of the journal; returns false if nothing had changed.
     fn journal(&mut self, known: &mut HashMap<OsString, State>) -> Result<bool, CliError> {
         let folder = Path::new("log/journal");
-        let (names, mut is_changed) = (names(&self.from.join(folder))?, false);
+        let names: BTreeSet<OsString> = names(&self.from.join(folder))?.into_iter().collect();
+        let mut is_changed = false;
         for name in &names {
             let file = folder.join(name);
             let Ok(state) = fs::metadata(self.from.join(&file)).map(|found| State::of(&found))

@@ -51,8 +51,10 @@ fn a_log_is_copied_whole_while_its_files_come_and_go() {
         TimelineOptions { file_bytes: 2 << 10, grow_bytes: 1 << 10, ..TimelineOptions::default() };
     let (log, _) = Timeline::open(&data.join("log"), small).expect("opens");
     let (head, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
+    let rounds = clips::sized(50, 1000);
+    // Bounded: where the copies are starved, each would find more than the one before.
     let append = || {
-        for number in 0.. {
+        for number in 0..rounds * 1000 {
             if is_over.load(Ordering::Relaxed) {
                 break;
             }
@@ -73,7 +75,6 @@ fn a_log_is_copied_whole_while_its_files_come_and_go() {
     std::thread::scope(|scope| {
         Builder::new().name("append".to_owned()).spawn_scoped(scope, append).expect("a thread");
         Builder::new().name("compact".to_owned()).spawn_scoped(scope, compact).expect("a thread");
-        let rounds = clips::sized(50, 1000);
         for round in 0..rounds {
             let (to, other) = (dir.path().join("copy"), dir.path().join("plain"));
             let before = head.load(Ordering::Acquire);
