@@ -2,10 +2,10 @@
 
 use media::{Codec, ErrorKind};
 
-/// Reason that a file or a live stream does not decode.
+/// Reason that a file or a live stream does not decode. A `detail` is an error of libav.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, serde::Serialize, serde::Deserialize)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum DecodeError {
-    /// The input has no bytes.
     #[error("the file is empty")]
     Empty,
     /// The bytes are no supported container; with the short name of the recognised format, if any.
@@ -17,69 +17,32 @@ pub enum DecodeError {
     /// Reading the input failed with this error before the container was recognised.
     #[error("the input cannot be read: {0}")]
     Input(String),
-    /// The container was recognised, but its header is unreadable.
     #[error("damaged or truncated {container} header: {detail}")]
-    DamagedHeader {
-        /// Short name of the container.
-        container: String,
-        /// Error of libav.
-        detail: String,
-    },
-    /// None of this many streams of the container is video.
+    DamagedHeader { container: String, detail: String },
     #[error("no video stream (streams: {0})")]
     NoVideoStream(usize),
     /// The container has more streams than [`crate::DemuxLimits`] allows.
     #[error("{count} streams in the container, at most {max} are allowed")]
-    TooManyStreams {
-        /// Number of streams found.
-        count: usize,
-        /// Number of streams allowed.
-        max: usize,
-    },
+    TooManyStreams { count: usize, max: usize },
     /// The codec of this short name is outside [`media::Codec`], or this libav cannot decode it.
     #[error("unsupported video codec: {0}")]
     UnsupportedCodec(String),
-    /// A side of the picture is longer than allowed.
     #[error("picture of {width}x{height} is larger than {max}x{max}")]
-    PictureTooLarge {
-        /// Columns of the picture.
-        width: u32,
-        /// Rows of the picture.
-        height: u32,
-        /// Most columns and most rows allowed.
-        max: u32,
-    },
+    PictureTooLarge { width: u32, height: u32, max: u32 },
     /// The picture has more pixels than allowed, although neither side is too long.
     #[error("picture of {width}x{height} has more than {max} pixels")]
-    TooManyPixels {
-        /// Columns of the picture.
-        width: u32,
-        /// Rows of the picture.
-        height: u32,
-        /// Most pixels allowed.
-        max: u64,
-    },
+    TooManyPixels { width: u32, height: u32, max: u64 },
     /// The samples of the picture take more bytes than allowed, although its pixels are within the limit.
     #[error(
         "a picture of {width}x{height} needs {bytes} bytes; the limit for this stream is {max}"
     )]
-    TooManyBytes {
-        /// Columns of the picture.
-        width: u32,
-        /// Rows of the picture.
-        height: u32,
-        /// Bytes of the picture's samples.
-        bytes: u64,
-        /// Most bytes allowed.
-        max: u64,
-    },
+    TooManyBytes { width: u32, height: u32, bytes: u64, max: u64 },
     /// The pixel format of this name is neither planar or semi-planar YUV nor grey.
     #[error("unsupported pixel format: {0}")]
     UnsupportedPixelFormat(String),
     /// The stream ended without one decodable picture; with the number of packets that were refused.
     #[error("truncated or damaged: no frame could be decoded ({0} damaged packets)")]
     NothingDecoded(u64),
-    /// No keyframe was found in the part searched.
     #[error("no picture was found that a decoder can start with")]
     NoKeyframe,
     /// The file ends, at this media time in milliseconds, before the requested part.
@@ -91,23 +54,11 @@ pub enum DecodeError {
     /// An access unit of a live stream was refused for this reason; decoding resumes at the next clean start.
     #[error("damaged access unit: {0}")]
     DamagedUnit(String),
-    /// The access unit's codec differs from the decoder's.
     #[error("access unit of codec {}, the decoder is for {}", .got.as_str(), .expected.as_str())]
-    WrongCodec {
-        /// Codec of the decoder.
-        expected: Codec,
-        /// Codec of the unit.
-        got: Codec,
-    },
+    WrongCodec { expected: Codec, got: Codec },
     /// libav failed in a way that is not the input's fault.
     #[error("{call} failed: {detail}")]
-    Libav {
-        /// Name of the libav function.
-        call: String,
-        /// Error of libav.
-        detail: String,
-    },
-    /// A worker thread could not be started, by this error of the system.
+    Libav { call: String, detail: String },
     #[error("cannot start a decoding thread: {0}")]
     Thread(String),
 }

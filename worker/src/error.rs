@@ -10,14 +10,12 @@ use crate::{GateBackendError, ResourceError, SandboxReport, still::JpegError, wi
 
 /// Reason, found inside the worker, for the early end of a job or a live session.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, serde::Serialize, serde::Deserialize)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum JobFault {
-    /// The input cannot be decoded.
     #[error(transparent)]
     Decode(DecodeError),
-    /// The decoding backend does not work on this machine.
     #[error(transparent)]
     Backend(BackendError),
-    /// The measuring backend does not work on this machine.
     #[error(transparent)]
     Gate(GateBackendError),
     /// The source gives no media, or no more; the media so far was sound.
@@ -25,18 +23,11 @@ pub enum JobFault {
     Source {
         /// True if the source refused the request, false if it fell silent or broke off.
         is_refused: bool,
-        /// Description of the error.
         message: String,
     },
     /// A failure of libav itself, the gate, the still encoder or the worker itself.
     #[error("{message}")]
-    Other {
-        /// Kind of error reported to the caller.
-        kind: ErrorKind,
-        /// Description of the error.
-        message: String,
-    },
-    /// A device was lost with the pixels in its memory.
+    Other { kind: ErrorKind, message: String },
     #[error(transparent)]
     PixelsLost(#[from] DeviceMemoryLost),
     /// The gate selected the frame of this index, whose pixels have been dropped: a bug of the predictor.
@@ -100,8 +91,9 @@ impl From<JpegError> for JobFault {
     }
 }
 
-/// Reason that a worker gave no result.
+/// Reason that a worker gave no result. `stderr` is the last part of what it wrote there.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum WorkerError {
     /// The worker worked as it should: the input cannot be decoded, or the caller stopped the job.
     #[error(transparent)]
@@ -112,7 +104,6 @@ pub enum WorkerError {
     /// The server did not open a resource that the media needs.
     #[error("{}", .0.0)]
     Refused(ResourceError),
-    /// The process could not be started, or its descriptors could not be created.
     #[error("cannot start a media worker: {0}")]
     Spawn(#[source] io::Error),
     /// The worker's sandbox does not meet the policy, by its report; the worker was given no media.
@@ -121,72 +112,39 @@ pub enum WorkerError {
          and seccomp, or set SERVICE_SANDBOX=best-effort to decode without"
     )]
     Sandbox(SandboxReport),
-    /// A system call of the supervisor failed while the worker ran.
     #[error("cannot supervise the media worker: {0}")]
     Io(#[source] io::Error),
     /// Something outside killed the worker; none of its own limits does that.
     #[error("the media worker was killed from outside, as for want of memory: retry later")]
     KilledOutside,
-    /// The worker died of another signal.
     #[error("the media worker was killed by signal {signal}{}", tail(.stderr))]
-    Killed {
-        /// Number of the signal.
-        signal: i32,
-        /// Last part of its stderr.
-        stderr: String,
-    },
-    /// The worker exited without a result.
+    Killed { signal: i32, stderr: String },
     #[error("the media worker ended with status {code}{}", tail(.stderr))]
-    Exited {
-        /// Exit status.
-        code: i32,
-        /// Last part of its stderr.
-        stderr: String,
-    },
-    /// The worker used more memory than its limit.
+    Exited { code: i32, stderr: String },
     #[error("the media needs more than {} MiB of memory", .limit_bytes >> 20)]
-    MemoryLimit {
-        /// Limit in bytes.
-        limit_bytes: u64,
-    },
-    /// The worker started more threads than this limit.
+    MemoryLimit { limit_bytes: u64 },
     #[error("the media worker started more than {0} threads")]
     ThreadLimit(u64),
-    /// The first frame did not come within this time.
     #[error("no frame was decoded within {} s", .0.as_secs_f32())]
     FirstFrameTimeout(Duration),
-    /// No further frame came within this time.
     #[error("decoding made no progress for {} s", .0.as_secs_f32())]
     Stalled(Duration),
-    /// The whole job took longer than this time.
     #[error("decoding took longer than {} s", .0.as_secs_f32())]
     WallClock(Duration),
-    /// The worker used more processor time than its limit.
     #[error("the media needs too much processor time")]
     ProcessorTime,
-    /// The worker sent more bytes than its limit.
     #[error("the worker's output exceeds {} MiB", .limit_bytes >> 20)]
-    OutputBudget {
-        /// Limit in bytes.
-        limit_bytes: u64,
-    },
-    /// The cancel token was triggered.
+    OutputBudget { limit_bytes: u64 },
     #[error("the work was cancelled")]
     Cancelled,
-    /// The worker sent an invalid or unexpected message.
     #[error("the media worker broke the protocol: {0}")]
     Protocol(#[from] WireError),
     /// The unit is refused: too many of the session, or of all sessions, wait, or an earlier refusal lasts
     /// until the session's next keyframe.
     #[error("the media worker does not keep up: {queued_bytes} bytes of the session wait")]
-    Backlog {
-        /// Bytes of the session that wait.
-        queued_bytes: usize,
-    },
-    /// The session of this number is in use: opened and not closed.
+    Backlog { queued_bytes: usize },
     #[error("live session {0} is in use")]
     SessionInUse(u32),
-    /// No session of this number is open.
     #[error("live session {0} is not open")]
     NoSession(u32),
     /// The callback for a live worker's events panicked; no further event arrives.

@@ -17,23 +17,19 @@ use serde::{
 
 /// Reason that bytes are not a valid message of this protocol.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum WireError {
-    /// The bytes are no value of the message's type.
     #[error("a message cannot be read: {0:?}")]
     Malformed(#[from] Error),
     /// A value is not one that its sender may send.
     #[error("a message holds no valid {0}")]
     Invalid(&'static str),
-    /// Bytes follow the last value.
     #[error("a message has {0} bytes too many")]
     Trailing(usize),
-    /// The message is of another version.
     #[error("a message of protocol version {0}")]
     Version(u8),
-    /// The message announces more bytes than the limit.
     #[error("a message of {0} bytes is over the limit")]
     TooLong(u32),
-    /// The message needs a file descriptor, and none came.
     #[error("a message came without its file descriptor")]
     NoDescriptor,
     /// The message is not valid at this point.
