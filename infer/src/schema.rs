@@ -10,7 +10,6 @@ mod tests;
 use std::fmt;
 
 use jsonschema::{PatternOptions, ValidationError, Validator, error::ValidationErrorKind};
-use media::ErrorKind;
 use serde_json::{Map, Value};
 
 /// Longest schema, in bytes of compact JSON.
@@ -30,64 +29,10 @@ const VIOLATION_CHARS_MAX: usize = 200;
 /// Most values in an answer for which all violations are searched; beyond it only the first is reported.
 const VALUES_MAX: usize = 1000;
 
-/// Error of a schema that cannot be used.
+/// Reason that a schema cannot be used; the text has the schema as its subject.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SchemaError {
-    /// The schema is not an object.
-    #[error("must be a JSON object")]
-    NotAnObject,
-    /// The schema is too long.
-    #[error("is {bytes} bytes long; at most {SCHEMA_BYTES_MAX} are taken")]
-    TooLarge {
-        /// Length as compact JSON, in bytes.
-        bytes: usize,
-    },
-    /// The schema is nested too deeply.
-    #[error("is nested deeper than {DEPTH_MAX} levels")]
-    TooDeep,
-    /// A keyword could refer outside the schema, or changes the base of references.
-    #[error(
-        "must not use {keyword} at {}: references are # and a place or an anchor in the schema itself",
-        at(.place)
-    )]
-    Reference {
-        /// The keyword.
-        keyword: &'static str,
-        /// JSON pointer to the object that holds the keyword.
-        place: String,
-    },
-    /// A reference points to nothing.
-    #[error("has a $ref to a place that is not there, at {}", at(.place))]
-    Dangling {
-        /// JSON pointer to the object that holds the reference.
-        place: String,
-    },
-    /// The schema has too many patterns.
-    #[error("has more than {PATTERNS_MAX} patterns")]
-    TooManyPatterns,
-    /// A pattern cannot be matched in bounded memory and time.
-    #[error(
-        "has a pattern at {} that is no regular expression, is too large, or looks around or back",
-        at(.place)
-    )]
-    Pattern {
-        /// JSON pointer to the pattern.
-        place: String,
-    },
-    /// Validating an answer could take unbounded time.
-    #[error("is recursive in more than one way, or repeats itself too often")]
-    TooComplex,
-    /// The schema is invalid or uses an unsupported feature.
-    #[error("is not a usable JSON Schema: {0}")]
-    Invalid(String),
-}
-
-impl SchemaError {
-    /// Returns [`ErrorKind::InvalidInput`].
-    pub const fn kind(&self) -> ErrorKind {
-        ErrorKind::InvalidInput
-    }
-}
+#[error("{0}")]
+pub struct SchemaError(String);
 
 /// Violations of a schema by an answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -120,15 +65,17 @@ impl OutputSchema {
     /// Compiles `value`; an error if it is not usable as a schema.
     pub fn compile(value: Value) -> Result<OutputSchema, SchemaError> {
         if !value.is_object() {
-            return Err(SchemaError::NotAnObject);
+            return Err(SchemaError("must be a JSON object".to_owned()));
         }
         // The depth is checked first, because every other check recurses.
         if deeper_than(&value, DEPTH_MAX) {
-            return Err(SchemaError::TooDeep);
+            return Err(SchemaError(format!("is nested deeper than {DEPTH_MAX} levels")));
         }
         let bytes = value.to_string().len();
         if bytes > SCHEMA_BYTES_MAX {
-            return Err(SchemaError::TooLarge { bytes });
+            return Err(SchemaError(format!(
+                "is {bytes} bytes long; at most {SCHEMA_BYTES_MAX} are taken"
+            )));
         }
         let has_patterns = cost::check(&value)? > 0;
         let patterns =
@@ -192,12 +139,13 @@ impl OutputSchema {
 
 /// Converts the error of a schema that does not compile.
 fn refused(error: &ValidationError<'_>) -> SchemaError {
-    match error.kind() {
-        ValidationErrorKind::Format { format } if format == "regex" => {
-            SchemaError::Pattern { place: error.instance_path().to_string() }
-        }
-        _ => SchemaError::Invalid(told(error)),
-    }
+    SchemaError(match error.kind() {
+        ValidationErrorKind::Format { format } if format == "regex" => format!(
+            "has a pattern at {} that is no regular expression, is too large, or looks around or back",
+            at(&error.instance_path().to_string())
+        ),
+        _ => format!("is not a usable JSON Schema: {}", told(error)),
+    })
 }
 
 /// Returns a JSON pointer for display; `/` for the empty one.

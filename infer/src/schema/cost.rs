@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value};
 
-use super::{DEPTH_MAX, PATTERNS_MAX, SchemaError};
+use super::{DEPTH_MAX, PATTERNS_MAX, SchemaError, at};
 
 /// Most subschemas that the chain may meet. Properties count once per level, so only choices (`anyOf`, ...)
 /// and recursion add up to much.
@@ -75,13 +75,17 @@ fn keywords<'a>(
         }
         Value::Object(fields) => {
             if let Some(keyword) = leads_out(fields, place.is_empty()) {
-                return Err(SchemaError::Reference { keyword, place: place.to_owned() });
+                return Err(SchemaError(format!(
+                    "must not use {keyword} at {}: references are # and a place or an anchor in \
+                     the schema itself",
+                    at(place)
+                )));
             }
             *patterns += usize::from(fields.get("pattern").is_some_and(Value::is_string));
             let named = fields.get("patternProperties").and_then(Value::as_object);
             *patterns += named.map_or(0, Map::len);
             if *patterns > PATTERNS_MAX {
-                return Err(SchemaError::TooManyPatterns);
+                return Err(SchemaError(format!("has more than {PATTERNS_MAX} patterns")));
             }
             if let Some(name) = fields.get("$anchor").and_then(Value::as_str) {
                 let own = Some((value, place.to_owned()));
@@ -149,13 +153,17 @@ impl<'a> CostWalker<'a> {
         if let Some(work) = self.known.get(&key) {
             return Ok(*work);
         }
+        let too_complex = || {
+            let told = "is recursive in more than one way, or repeats itself too often";
+            Err(SchemaError(told.to_owned()))
+        };
         if self.open.len() >= CHAIN_MAX || !self.open.insert(key) {
-            return Err(SchemaError::TooComplex);
+            return too_complex();
         }
         let work = self.work_of(fields, levels, place)?;
         self.open.remove(&key);
         if work > WORK_MAX {
-            return Err(SchemaError::TooComplex);
+            return too_complex();
         }
         self.known.insert(key, work);
         Ok(work)
@@ -180,7 +188,9 @@ impl<'a> CostWalker<'a> {
         let patterns = named + usize::from(fields.get("pattern").is_some_and(Value::is_string));
         let mut work = 1 + PATTERN_WORK * patterns as u64;
         if let Some(target) = fields.get("$ref").and_then(Value::as_str) {
-            let dangling = || SchemaError::Dangling { place: place.to_owned() };
+            let dangling = || {
+                SchemaError(format!("has a $ref to a place that is not there, at {}", at(place)))
+            };
             let (to, pointer) = self.resolve(target).ok_or_else(dangling)?;
             work += self.work(to, levels, &pointer)?;
         }

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{DEPTH_MAX, OutputSchema, SCHEMA_BYTES_MAX, SchemaError};
+use super::{DEPTH_MAX, OutputSchema, SCHEMA_BYTES_MAX};
 
 fn refused(schema: Value) -> String {
     OutputSchema::compile(schema).err().map(|error| error.to_string()).unwrap_or_default()
@@ -186,11 +186,6 @@ fn a_deep_answer_is_refused_before_it_is_walked() {
     assert_eq!(schema.validate(&deep(DEPTH_MAX - 1)), Ok(()));
     let said = schema.validate(&deep(DEPTH_MAX)).expect_err("too deep").to_string();
     assert!(said.contains("deeper than 32"), "{said}");
-}
-
-#[test]
-fn a_schema_error_is_the_callers() {
-    assert_eq!(SchemaError::TooDeep.kind(), media::ErrorKind::InvalidInput);
 }
 
 /// Generates a schema of four definitions that refer to one another at random.
