@@ -10,9 +10,7 @@ mod url;
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use media::ErrorKind;
-
-pub use self::url::{BaseUrl, UrlProblem};
+pub use self::url::BaseUrl;
 use crate::ProviderKind;
 
 /// Most backends in one file; each is probed and has its own state.
@@ -113,44 +111,6 @@ pub struct BackendConfig {
     pub timeout: Option<Duration>,
 }
 
-/// Problem with a field.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum FieldProblem {
-    /// The text is not TOML.
-    #[error("is not TOML: {0}")]
-    Syntax(String),
-    /// The file format has no such field.
-    #[error("is unknown; known are {0}")]
-    Unknown(&'static str),
-    /// The field is missing.
-    #[error("is missing")]
-    Missing,
-    /// The value has the wrong type.
-    #[error("must be {0}")]
-    Not(&'static str),
-    /// The number is outside its range.
-    #[error("must be an integer in [{0}, {1}]")]
-    Range(u64, u64),
-    /// Too many entries.
-    #[error("has more than {0} entries")]
-    TooMany(usize),
-    /// A `${...}` names a variable that is unset or empty.
-    #[error("refers to the variable {0}, which is not set")]
-    Variable(String),
-    /// A `${` is not closed, or encloses no valid variable name.
-    #[error("holds a ${{ that is not closed or holds no variable name")]
-    Reference,
-    /// The URL cannot be used.
-    #[error("{0}")]
-    Url(UrlProblem),
-    /// An earlier backend has the same name.
-    #[error("is the name of an earlier backend too")]
-    Duplicate,
-    /// The field requires another field.
-    #[error("needs {0}")]
-    Needs(&'static str),
-}
-
 /// Error of parsing the backends.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}: {field} {problem}")]
@@ -161,15 +121,8 @@ pub struct ConfigError {
     pub line: usize,
     /// Path of the field, such as `backends[1].base_url`.
     pub field: String,
-    /// Problem with the field.
-    pub problem: FieldProblem,
-}
-
-impl ConfigError {
-    /// Returns [`ErrorKind::InvalidInput`].
-    pub const fn kind(&self) -> ErrorKind {
-        ErrorKind::InvalidInput
-    }
+    /// Problem with the field, which is its subject.
+    pub problem: String,
 }
 
 impl BackendConfig {

@@ -35,8 +35,8 @@ pub use admission::{InferenceAdmission, InferencePermit, TokenBudget, UsageCallb
 pub use chain::BackendChain;
 pub use completion::{BackendAttempt, Completion, FinishReason, RequestCost, TokenUsage};
 pub use config::{
-    ApiKey, ApiProtocol, BACKENDS_MAX, BackendConfig, BaseUrl, ConfigError, FieldProblem,
-    OpenaiKind, TIMEOUT_DEFAULT, TIMEOUT_MAX, UrlProblem,
+    ApiKey, ApiProtocol, BACKENDS_MAX, BackendConfig, BaseUrl, ConfigError, OpenaiKind,
+    TIMEOUT_DEFAULT, TIMEOUT_MAX,
 };
 pub use error::{BackendError, FailureKind, InferError};
 pub use finding::Finding;

@@ -54,5 +54,5 @@ fn backends(vars: &mut EnvReader) -> Vec<BackendConfig> {
 }
 
 fn url(text: &str) -> Result<BaseUrl, ValueError> {
-    BaseUrl::openai(text).map_err(|problem| problem.to_string().into())
+    BaseUrl::openai(text).map_err(ValueError::from)
 }

@@ -8,8 +8,7 @@ use toml::{
 };
 
 use super::{
-    ApiKey, ApiProtocol, BACKENDS_MAX, BackendConfig, BaseUrl, ConfigError, FieldProblem,
-    OpenaiKind, TIMEOUT_MAX,
+    ApiKey, ApiProtocol, BACKENDS_MAX, BackendConfig, BaseUrl, ConfigError, OpenaiKind, TIMEOUT_MAX,
 };
 
 const FIELDS: &str =
@@ -45,13 +44,13 @@ impl BackendConfig {
         let reader = Reader { file, text, lookup };
         let document = DeTable::parse(text).map_err(|error| {
             let at = error.span().map_or(0, |span| span.start);
-            reader.error(at, "the file", FieldProblem::Syntax(error.message().to_owned()))
+            reader.error(at, "the file", &format!("is not TOML: {}", error.message()))
         })?;
         let mut backends = Vec::new();
         for (key, value) in document.get_ref() {
             if key.get_ref() != "backends" {
-                let (at, unknown) = (key.span().start, FieldProblem::Unknown("backends"));
-                return Err(reader.error(at, key.get_ref(), unknown));
+                let unknown = "is unknown; known are backends";
+                return Err(reader.error(key.span().start, key.get_ref(), unknown));
             }
             backends = reader.backends(value)?;
         }
@@ -60,20 +59,22 @@ impl BackendConfig {
 }
 
 impl Reader<'_> {
-    fn error(&self, at: usize, field: &str, problem: FieldProblem) -> ConfigError {
+    fn error(&self, at: usize, field: &str, problem: &str) -> ConfigError {
         let before = self.text.as_bytes().iter().take(at);
         let line = 1 + before.filter(|byte| **byte == b'\n').count();
-        ConfigError { file: self.file.to_owned(), line, field: field.to_owned(), problem }
+        let (field, problem) = (field.to_owned(), problem.to_owned());
+        ConfigError { file: self.file.to_owned(), line, field, problem }
     }
 
     fn backends(&self, value: &Spanned<DeValue<'_>>) -> Result<Vec<BackendConfig>, ConfigError> {
-        let wrong = |at: usize, problem| self.error(at, "backends", problem);
-        let tables = FieldProblem::Not("an array of tables: [[backends]]");
+        let wrong = |at: usize, problem: &str| self.error(at, "backends", problem);
+        let tables = "must be an array of tables: [[backends]]";
         let Some(array) = value.get_ref().as_array() else {
             return Err(wrong(value.span().start, tables));
         };
         if array.len() > BACKENDS_MAX {
-            return Err(wrong(value.span().start, FieldProblem::TooMany(BACKENDS_MAX)));
+            let many = format!("has more than {BACKENDS_MAX} entries");
+            return Err(wrong(value.span().start, &many));
         }
         let mut backends: Vec<BackendConfig> = Vec::new();
         let mut names = HashSet::new();
@@ -84,27 +85,29 @@ impl Reader<'_> {
             let entry = BackendTable { reader: self, table, span: item.span(), index };
             let backend = entry.backend()?;
             if !names.insert(backend.name.clone()) {
-                return Err(entry.error("name", FieldProblem::Duplicate));
+                return Err(entry.error("name", "is the name of an earlier backend too"));
             }
             backends.push(backend);
         }
         Ok(backends)
     }
 
-    fn interpolated(&self, raw: &str) -> Result<String, FieldProblem> {
+    fn interpolated(&self, raw: &str) -> Result<String, String> {
+        let wrong = || "holds a ${ that is not closed or holds no variable name".to_owned();
         let mut text = String::new();
         let mut rest = raw;
         while let Some((before, after)) = rest.split_once("${") {
-            let (name, behind) = after.split_once('}').ok_or(FieldProblem::Reference)?;
+            let (name, behind) = after.split_once('}').ok_or_else(wrong)?;
             let named = |at: usize, byte: u8| {
                 byte == b'_' || byte.is_ascii_alphabetic() || (at > 0 && byte.is_ascii_digit())
             };
             if name.is_empty() || !name.bytes().enumerate().all(|(at, byte)| named(at, byte)) {
-                return Err(FieldProblem::Reference);
+                return Err(wrong());
             }
             let value = (self.lookup)(name).filter(|value| !value.is_empty());
             text.push_str(before);
-            text.push_str(&value.ok_or_else(|| FieldProblem::Variable(name.to_owned()))?);
+            let unset = || format!("refers to the variable {name}, which is not set");
+            text.push_str(&value.ok_or_else(unset)?);
             rest = behind;
         }
         text.push_str(rest);
@@ -114,12 +117,12 @@ impl Reader<'_> {
 
 impl BackendTable<'_> {
     /// Returns an error about `field`, at the line of the field or else of the table.
-    fn error(&self, field: &str, problem: FieldProblem) -> ConfigError {
+    fn error(&self, field: &str, problem: &str) -> ConfigError {
         let at = self.table.get(field).map_or(self.span.start, |value| value.span().start);
         self.error_at(at, field, problem)
     }
 
-    fn error_at(&self, at: usize, field: &str, problem: FieldProblem) -> ConfigError {
+    fn error_at(&self, at: usize, field: &str, problem: &str) -> ConfigError {
         self.reader.error(at, &format!("backends[{}].{field}", self.index), problem)
     }
 
@@ -127,14 +130,14 @@ impl BackendTable<'_> {
         let Some(value) = self.table.get(field) else {
             return Ok(None);
         };
-        let text = value.get_ref().as_str().ok_or(FieldProblem::Not("a string"));
-        text.and_then(|raw| self.reader.interpolated(raw))
-            .map(Some)
-            .map_err(|problem| self.error(field, problem))
+        let Some(raw) = value.get_ref().as_str() else {
+            return Err(self.error(field, "must be a string"));
+        };
+        self.reader.interpolated(raw).map(Some).map_err(|problem| self.error(field, &problem))
     }
 
     fn required(&self, field: &str) -> Result<String, ConfigError> {
-        self.optional(field)?.ok_or_else(|| self.error(field, FieldProblem::Missing))
+        self.optional(field)?.ok_or_else(|| self.error(field, "is missing"))
     }
 
     /// Checks a name: 1 to 256 visible ASCII characters.
@@ -142,7 +145,7 @@ impl BackendTable<'_> {
         let fits = !text.is_empty()
             && text.len() <= NAME_BYTES_MAX
             && text.bytes().all(|byte| byte.is_ascii_graphic());
-        let wrong = || self.error(field, FieldProblem::Not("1 to 256 visible ASCII characters"));
+        let wrong = || self.error(field, "must be 1 to 256 visible ASCII characters");
         fits.then_some(text).ok_or_else(wrong)
     }
 
@@ -159,7 +162,8 @@ impl BackendTable<'_> {
             u64::from_str_radix(integer.as_str(), integer.radix()).ok()
         });
         let number = number.filter(|number| (min..=max).contains(number));
-        number.map(Some).ok_or_else(|| self.error(field, FieldProblem::Range(min, max)))
+        let outside = || self.error(field, &format!("must be an integer in [{min}, {max}]"));
+        number.map(Some).ok_or_else(outside)
     }
 
     fn api(&self) -> Result<ApiProtocol, ConfigError> {
@@ -169,16 +173,14 @@ impl BackendTable<'_> {
             Some("sglang") => Some(OpenaiKind::Sglang),
             Some("mlx") => Some(OpenaiKind::Mlx),
             Some(_) => {
-                return Err(self.error("openai_kind", FieldProblem::Not("vllm, sglang or mlx")));
+                return Err(self.error("openai_kind", "must be vllm, sglang or mlx"));
             }
         };
         match self.required("type")?.as_str() {
             "openai_compat" => Ok(ApiProtocol::Openai(kind)),
             "gemini" if kind.is_none() => Ok(ApiProtocol::Gemini),
-            "gemini" => {
-                Err(self.error("openai_kind", FieldProblem::Needs("type = \"openai_compat\"")))
-            }
-            _ => Err(self.error("type", FieldProblem::Not("openai_compat or gemini"))),
+            "gemini" => Err(self.error("openai_kind", "needs type = \"openai_compat\"")),
+            _ => Err(self.error("type", "must be openai_compat or gemini")),
         }
     }
 
@@ -188,13 +190,13 @@ impl BackendTable<'_> {
             ApiProtocol::Openai(_) => BaseUrl::openai(&text),
             ApiProtocol::Gemini => BaseUrl::gemini(&text),
         };
-        url.map_err(|problem| self.error("base_url", FieldProblem::Url(problem)))
+        url.map_err(|problem| self.error("base_url", problem))
     }
 
     fn api_key(&self) -> Result<Option<ApiKey>, ConfigError> {
         let key = self.optional("api_key")?.map(|text| {
             ApiKey::new(text).ok_or_else(|| {
-                self.error("api_key", FieldProblem::Not("visible ASCII characters without spaces"))
+                self.error("api_key", "must be visible ASCII characters without spaces")
             })
         });
         key.transpose()
@@ -203,8 +205,8 @@ impl BackendTable<'_> {
     fn backend(&self) -> Result<BackendConfig, ConfigError> {
         let known = |key: &str| FIELDS.split(", ").any(|field| field == key);
         if let Some((key, _)) = self.table.iter().find(|(key, _)| !known(key.get_ref())) {
-            let unknown = FieldProblem::Unknown(FIELDS);
-            return Err(self.error_at(key.span().start, key.get_ref(), unknown));
+            let unknown = format!("is unknown; known are {FIELDS}");
+            return Err(self.error_at(key.span().start, key.get_ref(), &unknown));
         }
         let name = self.checked_name("name", self.required("name")?)?;
         let api = self.api()?;
@@ -212,10 +214,10 @@ impl BackendTable<'_> {
         let model = self.optional_name("model")?;
         let upstream_model = self.optional_name("upstream_model")?;
         if upstream_model.is_some() && model.is_none() {
-            return Err(self.error("upstream_model", FieldProblem::Needs("model beside it")));
+            return Err(self.error("upstream_model", "needs model beside it"));
         }
         let priority = self.integer("priority", 0, PRIORITY_MAX)?;
-        let priority = priority.ok_or_else(|| self.error("priority", FieldProblem::Missing))?;
+        let priority = priority.ok_or_else(|| self.error("priority", "is missing"))?;
         let timeout_ms_max = u64::try_from(TIMEOUT_MAX.as_millis()).unwrap_or(u64::MAX);
         let timeout = self.integer("timeout_ms", TIMEOUT_MS_MIN, timeout_ms_max)?;
         Ok(BackendConfig {

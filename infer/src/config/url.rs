@@ -4,54 +4,40 @@ use std::fmt;
 
 use reqwest::Url;
 
-/// Reason that a URL cannot be a base URL. Does not repeat the URL, which may hold a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum UrlProblem {
-    /// The text is not a URL.
-    #[error("is not a URL")]
-    Syntax,
-    /// The scheme is not supported.
-    #[error("must begin with http:// or https://")]
-    Scheme,
-    /// The URL has a user name or password.
-    #[error("must not hold a user name or password; api_key is the place for a key")]
-    Credentials,
-    /// The URL has a query or fragment, so no endpoint can be appended.
-    #[error("must not hold a query or a fragment")]
-    Query,
-}
+const NO_URL: &str = "is not a URL";
 
 /// URL under which a backend's API begins, without a trailing slash.
 #[derive(Clone, PartialEq, Eq)]
 pub struct BaseUrl(Url);
 
 impl BaseUrl {
-    /// Parses the base URL of an OpenAI-compatible server, written with or without `/v1`.
-    pub fn openai(text: &str) -> Result<BaseUrl, UrlProblem> {
+    /// Parses the base URL of an OpenAI-compatible server, written with or without `/v1`. The error says what
+    /// the URL does wrong, without the URL, which may hold a key.
+    pub fn openai(text: &str) -> Result<BaseUrl, &'static str> {
         BaseUrl::versioned(text, "v1")
     }
 
     /// Parses the base URL of the Gemini API, written with or without `/v1beta`.
-    pub fn gemini(text: &str) -> Result<BaseUrl, UrlProblem> {
+    pub fn gemini(text: &str) -> Result<BaseUrl, &'static str> {
         BaseUrl::versioned(text, "v1beta")
     }
 
     /// Parses `text` and appends `version` unless a path segment is a version already: gateways have paths
     /// such as `/v1beta/openai` and `/api/v3`.
-    fn versioned(text: &str, version: &str) -> Result<BaseUrl, UrlProblem> {
-        let mut url = Url::parse(text.trim()).map_err(|_| UrlProblem::Syntax)?;
+    fn versioned(text: &str, version: &str) -> Result<BaseUrl, &'static str> {
+        let mut url = Url::parse(text.trim()).map_err(|_| NO_URL)?;
         if !matches!(url.scheme(), "http" | "https") {
-            return Err(UrlProblem::Scheme);
+            return Err("must begin with http:// or https://");
         }
         if !url.username().is_empty() || url.password().is_some() {
-            return Err(UrlProblem::Credentials);
+            return Err("must not hold a user name or password; api_key is the place for a key");
         }
         if url.query().is_some() || url.fragment().is_some() {
-            return Err(UrlProblem::Query);
+            return Err("must not hold a query or a fragment");
         }
         let has_version = url.path().split('/').any(is_version);
         // An http URL always has segments: the parser rejects one without a host.
-        let mut segments = url.path_segments_mut().map_err(|()| UrlProblem::Syntax)?;
+        let mut segments = url.path_segments_mut().map_err(|()| NO_URL)?;
         segments.pop_if_empty();
         if !has_version {
             segments.push(version);
