@@ -46,39 +46,30 @@ Data goes to standard output, progress and errors to standard error.";
 /// Reason that a command ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum CliError {
-    /// A file cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Read { path: PathBuf, source: io::Error },
-    /// A result cannot be written.
     #[error("cannot write {}: {source}", path.display())]
     Write { path: PathBuf, source: io::Error },
-    /// Standard output cannot be written.
     #[error("cannot write to standard output: {0}")]
     Stdout(io::Error),
     /// The media worker gave no result.
     #[error("{}: {source}", path.display())]
     Analysis { path: PathBuf, source: worker::WorkerError },
-    /// This machine cannot start media workers.
     #[error("cannot start the media worker: {0}")]
     Worker(#[from] worker::WorkerError),
-    /// This machine lacks the backend asked for.
     #[error("cannot start the media worker: {0}")]
     Select(#[from] worker::BackendSelectError),
     /// A run log cannot be read.
     #[error("{}: {source}", dir.display())]
     Log { dir: PathBuf, source: timeline::TimelineError },
-    /// The HTTP request got no response.
     #[error(
         "no answer from {server}: {reason}; start sightline-server there, or name another with --server or SIGHTLINE_SERVER"
     )]
     Unreachable { server: String, reason: String },
-    /// The server answered with an error.
     #[error("{0}")]
     Api(ApiError),
-    /// The server's response breaks the API contract.
     #[error("unexpected answer from {server}: {reason}")]
     Reply { server: String, reason: String },
-    /// The embedding model cannot be run.
     #[error("cannot start the embedding model: {0}")]
     Model(#[from] embed::OnnxError),
     /// An argument parses but cannot be used.
@@ -87,7 +78,6 @@ pub enum CliError {
     /// Another reason, with its exit code.
     #[error("{1}")]
     Exit(Exit, String),
-    /// Ctrl-C was pressed.
     #[error("interrupted")]
     Interrupted,
     /// A check has completed and found a fault.

@@ -33,32 +33,27 @@ pub const DEADLINE: Duration = Duration::from_millis(2000);
 
 /// Reason that a sidecar gave no embedding.
 #[derive(Clone, Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum SidecarError {
     /// The picture is empty or larger than the protocol's limit.
     #[error("a picture of {0} bytes, not 1 to {JPEG_BYTES_MAX}")]
     Picture(usize),
-    /// The queue of requests is full.
     #[error("{IN_FLIGHT_MAX} pictures wait for the sidecar already")]
     Full,
     /// The sidecar failed a moment ago.
     #[error("the sidecar is in back-off after a failure")]
     BackingOff,
-    /// The connection could not be opened, or broke.
     #[error("the sidecar cannot be reached: {0}")]
     Io(Arc<io::Error>),
-    /// The sidecar closed the connection.
     #[error("the sidecar closed the connection")]
     Closed,
-    /// The reply did not come before the deadline.
     #[error("no answer of the sidecar within {} ms", .0.as_millis())]
     Late(Duration),
-    /// The sidecar's reply breaks the protocol.
     #[error("the sidecar's answer: {0}")]
     Protocol(String),
     /// The sidecar sent a reply although no request waited for one.
     #[error("the sidecar sent an unexpected response")]
     UnexpectedReply,
-    /// The sidecar replied with a refusal.
     #[error("the sidecar has no embedding: {0}")]
     Refused(SidecarStatus),
 }

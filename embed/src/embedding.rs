@@ -97,22 +97,16 @@ impl std::fmt::Debug for ModelInputImage {
 
 /// Reason that a picture has no embedding.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum EmbedError {
-    /// The picture is not of the size that the model takes.
     #[error("the picture has a side of {got} pixels and the model takes {side}")]
-    Side {
-        /// Side that the model takes, in pixels.
-        side: u32,
-        /// Side of the picture, in pixels.
-        got: u32,
-    },
+    Side { side: u32, got: u32 },
     /// The model failed, or its output is no embedding.
     #[error("the embedding model failed: {0}")]
     Model(String),
     /// Too many pictures wait, in total or of one stream.
     #[error("too many pictures wait to be embedded")]
     Full,
-    /// The embedding did not come before the deadline.
     #[error("no embedding within {0} ms")]
     Late(u64),
     /// The thread that runs the model has ended.

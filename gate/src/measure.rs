@@ -54,41 +54,25 @@ pub trait MeasureBackend: Send {
 
 /// Reason that a picture cannot be measured. A device's pair is the gate backend's name and the driver's message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum MeasureError {
-    /// A side is longer than [`MAX_SIDE`].
     #[error("picture of {width}x{height} is larger than {MAX_SIDE}x{MAX_SIDE}")]
-    TooLarge {
-        /// Columns of the picture.
-        width: u32,
-        /// Rows of the picture.
-        height: u32,
-    },
+    TooLarge { width: u32, height: u32 },
     /// A plane differs from that given by the frame's extent and layout.
     #[error("{0}")]
     PlaneMismatch(String),
-    /// One packed picture is larger than the device's largest buffer.
     #[error("picture of {bytes} bytes is larger than the {bytes_max} that {backend} takes")]
-    BeyondDevice {
-        /// The gate backend's name.
-        backend: &'static str,
-        /// Bytes of the packed picture.
-        bytes: u64,
-        /// Largest packed picture in bytes.
-        bytes_max: u64,
-    },
+    BeyondDevice { backend: &'static str, bytes: u64, bytes_max: u64 },
     /// The device has no memory free for a batch; a later batch may fit.
     #[error("{0} has no memory left: {1}")]
     NoRoom(&'static str, String),
     /// The device did not finish a batch in this many milliseconds and is still at it.
     #[error("{0} timed out after {1} ms")]
     Late(&'static str, u64),
-    /// The device is gone or does not respond.
     #[error("{0} lost its device: {1}")]
     DeviceLost(&'static str, String),
-    /// The picture was in the memory of a lost device and cannot be measured.
     #[error(transparent)]
     PixelsLost(#[from] DeviceMemoryLost),
-    /// The device rejected a request.
     #[error("{0} failed: {1}")]
     DeviceFault(&'static str, String),
 }

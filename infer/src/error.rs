@@ -8,53 +8,32 @@ use crate::{ProviderKind, RequestCost, excerpt::cleaned};
 
 /// Failure of one backend.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum FailureKind {
     /// The TCP connection or the TLS handshake failed.
     #[error("refused the connection")]
     Refused,
-    /// The connection closed before the response was complete.
     #[error("closed the connection before the response was complete")]
     Closed,
-    /// No complete response arrived in time.
     #[error("ran into the timeout: no complete response within {after:?}")]
-    Timeout {
-        /// Time limit.
-        after: Duration,
-    },
-    /// The backend returned an error status.
+    Timeout { after: Duration },
     #[error("answered {}: status {status}{}", self.class(), after_colon(.message))]
     Http {
-        /// HTTP status.
         status: u16,
         /// Error message, shortened and cleaned; empty if there was none or if the failure is reported to
         /// callers other than the requester.
         message: String,
     },
-    /// The backend rate-limits requests.
     #[error("is rate limited")]
-    RateLimited {
-        /// Delay after which the backend accepts a retry.
-        retry_after: Option<Duration>,
-    },
-    /// The response violates the protocol.
+    RateLimited { retry_after: Option<Duration> },
     #[error("gave a malformed answer: {problem}")]
-    Malformed {
-        /// Fault of the response.
-        problem: &'static str,
-    },
-    /// The response is longer than the read limit.
+    Malformed { problem: &'static str },
     #[error("gave an answer that is too large: over {bytes_max} bytes")]
-    TooLarge {
-        /// Read limit.
-        bytes_max: usize,
-    },
-    /// The model reached its token limit.
+    TooLarge { bytes_max: usize },
     #[error("gave a truncated answer: the model ran out of tokens")]
     Truncated,
-    /// The answer has no text.
     #[error("gave an empty answer")]
     Empty,
-    /// A content filter withheld the answer.
     #[error("filtered the answer")]
     Filtered,
     /// The answer does not match the schema, even after a repair prompt.
@@ -63,7 +42,6 @@ pub enum FailureKind {
         /// The first violations; empty if the failure is reported to callers other than the requester.
         problem: String,
     },
-    /// The circuit breaker of the backend is open.
     #[error("is behind an open circuit breaker after repeated failures")]
     Open {
         /// Time until a probe request is admitted; `None` while one is in flight.
@@ -167,22 +145,14 @@ pub struct BackendError {
 
 /// Reason that there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum InferError {
-    /// No backend is configured.
     #[error("no inference backend is configured")]
     NoBackend,
-    /// No backend serves the model.
     #[error("no configured backend serves the model {model}")]
-    NotServed {
-        /// The requested model.
-        model: String,
-    },
-    /// No backend is of the requested kind.
+    NotServed { model: String },
     #[error("no configured {} backend serves this model", .kind.as_str())]
-    NoProvider {
-        /// The requested kind.
-        kind: ProviderKind,
-    },
+    NoProvider { kind: ProviderKind },
     /// The budget is too low for the first request.
     #[error("daily token budget too low for this request")]
     NoBudget,

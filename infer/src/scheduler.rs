@@ -124,41 +124,19 @@ media::named! {
 
 /// Reason that a request is not admitted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum AdmissionError {
-    /// The queue is full.
     #[error("inference queue is full ({waiters} waiting); retry later")]
-    QueueFull {
-        /// Most waiting requests.
-        waiters: usize,
-    },
-    /// The longest wait has passed.
+    QueueFull { waiters: usize },
     #[error("timed out after {} ms waiting for an inference slot", .waited.as_millis())]
-    TimedOut {
-        /// Time that the request waited.
-        waited: Duration,
-    },
+    TimedOut { waited: Duration },
     /// The request alone exceeds a limit in flight or the daily budget.
     #[error("inference request needs {asked} {}; the limit is {limit}", .what.as_str())]
-    TooLarge {
-        /// Limit that is exceeded.
-        what: LimitKind,
-        /// Size of the request.
-        asked: u64,
-        /// The limit.
-        limit: u64,
-    },
-    /// The principal's tokens left for the day are too few.
+    TooLarge { what: LimitKind, asked: u64, limit: u64 },
     #[error(
         "daily token budget exhausted (UTC day): {used} of {limit} used, request needs up to {asked}"
     )]
-    DaySpent {
-        /// Tokens used so far.
-        used: u64,
-        /// Most tokens that the request may take.
-        asked: u64,
-        /// The limit.
-        limit: u64,
-    },
+    DaySpent { used: u64, asked: u64, limit: u64 },
 }
 
 impl AdmissionError {

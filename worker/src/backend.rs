@@ -75,15 +75,10 @@ pub struct GateSelection {
 
 /// Reason that no backends could be selected.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum BackendSelectError {
-    /// The measuring backend asked for by name does not work.
     #[error("the gate backend {} failed its self-test: {source}", .backend.as_str())]
-    Gate {
-        /// Name of the backend.
-        backend: GateBackend,
-        /// Reason that the backend cannot be used.
-        source: WorkerError,
-    },
+    Gate { backend: GateBackend, source: WorkerError },
     /// No candidate decodes.
     #[error(transparent)]
     Decode(#[from] WorkerError),
