@@ -212,7 +212,7 @@ impl Backup<'_> {
             }
         }
         let gone: Vec<OsString> =
-            known.keys().filter(|name| !names.contains(name)).cloned().collect();
+            known.keys().filter(|name| !names.contains(*name)).cloned().collect();
         for name in gone {
             known.remove(&name);
             let path = self.to.join(folder).join(name);
