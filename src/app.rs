@@ -239,7 +239,6 @@ fn store(
     Ok(objects::open(access, writer, Arc::unwrap_or_clone(tls), metrics)?)
 }
 
-/// Returns the export, if one is configured.
 fn export(
     config: &Config,
     registry: &RunRegistry,

@@ -100,7 +100,6 @@ fn every_reference_operation_and_schema_of_the_document_is_whole() {
     }
 }
 
-/// The fixtures of a kind, by name.
 fn fixtures(schema: &str, kind: &str) -> Vec<(String, Value)> {
     let dir = root().join("fixtures/schemas").join(schema).join(kind);
     let entries = fs::read_dir(&dir).unwrap_or_else(|error| panic!("{dir:?}: {error}"));

@@ -37,7 +37,6 @@ pub struct AnalyzeJob {
     pub options: JobOptions,
 }
 
-/// Result of an analysis.
 pub struct Analysis {
     pub run: RunId,
     pub bytes: u64,

@@ -124,7 +124,6 @@ pub fn run(args: &BenchArgs) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Result of one worker.
 #[derive(Default)]
 struct WorkerResult {
     frames: u64,

@@ -108,13 +108,11 @@ fn gate_choice(text: &str) -> Result<BackendChoice<GateBackend>, String> {
         .ok_or_else(|| "must be one of auto, cpu, wgpu, cuda".to_owned())
 }
 
-/// Parses the name of an execution provider.
 pub fn provider(text: &str) -> Result<ExecutionProvider, String> {
     ExecutionProvider::from_name(text)
         .ok_or_else(|| "must be one of auto, cpu, cuda, tensorrt".to_owned())
 }
 
-/// State of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum CheckState {
@@ -128,7 +126,6 @@ enum CheckState {
     Absent,
 }
 
-/// Result of one check.
 #[derive(Debug, Serialize)]
 struct Check {
     area: &'static str,

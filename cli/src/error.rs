@@ -88,9 +88,7 @@ pub enum CliError {
 /// Error response of the API: its envelope, or the bare status without one.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ApiError {
-    /// HTTP status.
     pub status: u16,
-    /// Message of the server.
     pub message: String,
     /// `(field, message)` of each rejected field.
     pub details: Vec<(String, String)>,
@@ -115,7 +113,6 @@ impl std::fmt::Display for ApiError {
 }
 
 impl CliError {
-    /// Returns the exit code.
     pub fn exit(&self) -> Exit {
         match self {
             CliError::Read { source, .. } if source.kind() == io::ErrorKind::NotFound => {

@@ -168,7 +168,6 @@ pub struct Printer {
 }
 
 impl Printer {
-    /// Creates a printer.
     pub fn new(json: bool) -> Printer {
         let table = (!json).then(|| TextTable::new(&[">SEQ", "TIME", "KIND", "PAYLOAD"]));
         Printer { table, out: StdoutWriter::stdout() }

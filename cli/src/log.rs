@@ -181,7 +181,6 @@ fn verify_open(dir: &Path, problems: &mut Vec<TimelineError>) -> u64 {
     whole
 }
 
-/// Returns the path of `name` beside the log in `dir`.
 fn beside(dir: &Path, name: &str) -> PathBuf {
     match dir.file_name() {
         Some(_) => dir.with_file_name(name),

@@ -36,7 +36,6 @@ impl StdoutWriter {
         self.line("")
     }
 
-    /// Prints a JSON value on one line.
     pub fn json_line(&mut self, value: &impl Serialize) -> Result<(), CliError> {
         serde_json::to_writer(Json { out: &mut self.writer, is_line: true }, value)
             .map_err(|error| CliError::Stdout(error.into()))?;
@@ -75,7 +74,6 @@ impl StdoutWriter {
         Ok(())
     }
 
-    /// Flushes the buffer.
     pub fn flush(&mut self) -> Result<(), CliError> {
         self.writer.flush().map_err(CliError::Stdout)
     }
@@ -167,7 +165,6 @@ impl TextTable {
         }
     }
 
-    /// Creates a table of these rows.
     pub fn of<const N: usize>(
         columns: [&str; N],
         rows: impl IntoIterator<Item = [String; N]>,

@@ -42,7 +42,6 @@ pub struct Report<'a> {
 }
 
 impl Report<'_> {
-    /// Writes the page to `path`.
     pub fn write(&self, path: &Path) -> Result<(), CliError> {
         let write = || -> std::io::Result<()> {
             let mut out = BufWriter::new(File::create(path)?);

@@ -228,7 +228,6 @@ fn end(client: &ApiClient, run: &str, is_refused: bool) -> Result<Value, CliErro
     }
 }
 
-/// Prints the results.
 fn tell(args: &RunArgs, client: &ApiClient, run: &str, record: &Value) -> Result<(), CliError> {
     let episodes = activity::fetch(client, run)?;
     let all = markers::fetch(client, run, &[])?;

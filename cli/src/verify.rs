@@ -130,7 +130,6 @@ struct PassRecord {
     decoder: String,
     frames: u64,
     stills: u64,
-    /// The first difference, if there is one.
     divergence: Option<FirstDifference>,
 }
 

@@ -90,11 +90,9 @@ fn no_socket(error: io::Error) -> CliError {
 /// Statistics of all sessions together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PublishStats {
-    /// Sessions that connected.
     pub connected: u64,
     /// Longest time from the offer to the connection, in milliseconds.
     pub connect_ms_max: u64,
-    /// Pictures sent.
     pub pictures: u64,
     /// Packets sent, including those then dropped on purpose.
     pub packets: u64,
@@ -106,7 +104,6 @@ pub struct PublishStats {
     pub asked: u64,
     /// Packets retransmitted.
     pub repeated: u64,
-    /// Keyframe requests received.
     pub keyframes_requested: u64,
     /// Number of times that pictures were skipped to reach a keyframe.
     pub jumps: u64,

@@ -48,7 +48,6 @@ impl From<&Marker> for MarkerRecord {
 }
 
 impl MarkerRecord {
-    /// Returns the event type of the name.
     pub fn kind(&self) -> EventType {
         EventType::from_name(&self.event_type)
     }

@@ -13,7 +13,6 @@ use crate::{
     ffmpeg_cli::{FfmpegFactory, SpawnFn},
 };
 
-/// Decoder of one stream.
 pub(crate) trait FrameDecoder: Send {
     /// Takes a packet. An error is the packet's fault unless the decoder is [`FrameDecoder::lost`].
     ///

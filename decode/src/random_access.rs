@@ -54,7 +54,6 @@ impl RandomAccessDetector {
         RandomAccessDetector { codec, framing, sets: ParameterSetCache::default() }
     }
 
-    /// Inspects the next packet.
     pub(crate) fn inspect(&mut self, data: &[u8]) -> PacketInfo {
         match self.codec {
             Codec::H264 | Codec::H265 => self.inspect_nals(data),

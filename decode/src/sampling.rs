@@ -25,7 +25,6 @@ const SAMPLE_INSTANTS_MAX: u64 = 1 << 62;
 pub(crate) struct SamplerState {
     /// Number of frames offered.
     pub(crate) source_frames: u64,
-    /// Number of frames sampled.
     pub(crate) sampled: u64,
     /// Smallest k whose instant no sampled frame covers yet.
     pub(crate) next_instant: u64,

@@ -35,7 +35,6 @@ pub(crate) struct CodedPacket<P> {
     pub(crate) coded: PacketInfo,
     /// Number of coded bytes.
     pub(crate) bytes: usize,
-    /// The packet itself.
     pub(crate) payload: P,
 }
 

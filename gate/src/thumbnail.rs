@@ -12,9 +12,7 @@ use crate::{
 pub(crate) const CELLS: usize = LUMA_COLUMNS * LUMA_ROWS;
 /// Cells along a side of a block; the blocks of the flicker and scene rules.
 pub(crate) const BLOCK: usize = 8;
-/// Columns of blocks.
 pub(crate) const BLOCK_COLUMNS: usize = LUMA_COLUMNS / BLOCK;
-/// Blocks of a picture.
 pub(crate) const BLOCKS: usize = BLOCK_COLUMNS * (LUMA_ROWS / BLOCK);
 /// Units of a cell mean in one eight-bit level: noise moves the mean of a 1080p cell by less than a thirtieth
 /// of its effect on a sample, which whole levels would hide.
@@ -144,7 +142,6 @@ impl CellThumbnail {
     }
 }
 
-/// Returns the mean of the cells of each block.
 pub(crate) fn block_means(luma: &[u16; CELLS]) -> [u16; BLOCKS] {
     let mut sums = [0u32; BLOCKS];
     for (row, cells) in luma.chunks_exact(LUMA_COLUMNS).enumerate() {

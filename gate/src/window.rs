@@ -72,7 +72,6 @@ pub struct SignalWindow {
     ring: Box<[WindowSlot]>,
     /// Number of frames taken; frame `i` is in slot `i % RING` until [`RING`] later ones came.
     pushed: u64,
-    /// First frame.
     first: FrameMeta,
     /// Number of frames whose signal is made.
     done: u64,

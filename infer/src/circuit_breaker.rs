@@ -63,7 +63,6 @@ pub(crate) enum BreakerTransition {
     None,
     /// Opened for the principal of the request only.
     OpenForOne,
-    /// Opened for all.
     OpenForAll,
     /// Closed for all.
     Closed,

@@ -319,7 +319,6 @@ impl Scheduler {
         }
     }
 
-    /// Removes a queued request.
     fn leave(&mut self, id: AdmissionId) -> Option<QueuedRequest> {
         let queued = self.waiting.remove(&id)?;
         let left = self.waiting.values().map(|other| &other.request);

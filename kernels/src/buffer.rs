@@ -20,7 +20,6 @@ const SURFACE_BYTES: usize = 4 * SURFACES * SURFACE_WORDS;
 /// Least capacity of a sample buffer: a 1080p picture.
 const FIRST_BYTES: usize = 4 << 20;
 
-/// Buffers that every launch uses.
 pub(crate) struct LaunchBuffers {
     head: PinnedHostSlice<u8>,
     pub surfaces: CudaSlice<u8>,

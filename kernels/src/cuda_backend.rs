@@ -79,7 +79,6 @@ impl CudaBackend {
         Ok(())
     }
 
-    /// Packs and uploads the batch.
     fn upload(&mut self, batch: &DeviceBatch<'_>) -> Result<(), Failure> {
         let bytes = batch.bytes as usize;
         let samples = match self.samples.take_if(|samples| samples.capacity() >= bytes) {

@@ -187,7 +187,6 @@ pub(crate) fn told(error: &object_store::Error) -> RemoteError {
     }
 }
 
-/// Creates the error of a local file.
 pub(crate) fn local(detail: &str) -> RemoteError {
     RemoteError { fault: RemoteFault::Local, detail: cut(detail) }
 }

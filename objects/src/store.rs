@@ -210,7 +210,6 @@ impl Drop for Store {
     }
 }
 
-/// Waits for a permit of `turns`.
 pub(crate) async fn turn(turns: &Semaphore) -> SemaphorePermit<'_> {
     turns.acquire().await.expect("no code closes them")
 }

@@ -99,7 +99,6 @@ impl LabelMaps {
     }
 }
 
-/// Labels of one tenant.
 #[derive(Clone, Debug, Default)]
 pub struct TenantLabels {
     pub maps: Arc<LabelMaps>,

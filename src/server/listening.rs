@@ -45,7 +45,6 @@ impl ServingConfig {
     }
 }
 
-/// Error that prevents the server from listening.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
     #[error("{setting}: {source}")]

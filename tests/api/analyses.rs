@@ -31,7 +31,6 @@ fn array(reply: &Reply) -> Vec<Value> {
     reply.json()["markers"].as_array().expect("an array").clone()
 }
 
-/// The one analysis that made `markers`.
 fn made_by(markers: &[Value]) -> String {
     let id = markers[0]["analysis_id"].as_str().expect("a name").to_owned();
     assert!(id.strip_prefix("an-").is_some_and(|hex| hex.len() == 16), "{id}");

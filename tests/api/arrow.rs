@@ -12,7 +12,6 @@ use crate::support::{Server, python, shared, this_test};
 
 const ARROW: &str = "application/vnd.apache.arrow.stream";
 
-/// Reads `bytes` with pyarrow.
 fn read(bin: &Path, bytes: &[u8]) -> Value {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("stream");

@@ -6,7 +6,6 @@ use worker::SandboxPolicy;
 use super::reason::finding;
 use crate::support::{Server, Setup, model::stock, sandbox::policy, shared, wait_until};
 
-/// The check of this name.
 fn check(server: &Server, name: &str) -> Value {
     let found = server.get("/v1/doctor").json()["checks"].clone();
     let mut checks = found.as_array().expect("an array").iter();

@@ -38,7 +38,6 @@ fn still(description: &str) -> Event {
     Event::KeyframeStored(KeyframeStored { description, ..seed::still(1) })
 }
 
-/// An episode in these zones.
 fn episode(zones: &[&str]) -> ActivityEpisode {
     ActivityEpisode {
         request_id: REQUEST,

@@ -25,12 +25,10 @@ pub fn part(disposition: &str, content: &[u8]) -> Vec<u8> {
     [head.as_bytes(), content, b"\r\n"].concat()
 }
 
-/// A form of these parts.
 pub fn form(parts: &[Vec<u8>]) -> Vec<u8> {
     [&parts.concat(), format!("--{BOUNDARY}--\r\n").as_bytes()].concat()
 }
 
-/// A form with one file.
 pub fn file_form(name: &str, content: &[u8]) -> Vec<u8> {
     form(&[part(&format!("name=\"file\"; filename=\"{name}\""), content)])
 }

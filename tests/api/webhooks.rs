@@ -32,7 +32,6 @@ pub fn create(server: &Server, run: &str, body: &Value) -> Reply {
     server.post_run(run, "webhooks", body)
 }
 
-/// A new webhook.
 pub fn hook(server: &Server, run: &str, url: &str) -> Value {
     let reply = create(server, run, &json!({ "url": url })).assert_ok();
     reply.json()

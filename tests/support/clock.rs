@@ -29,7 +29,6 @@ impl Clock {
         Some(clock)
     }
 
-    /// `setup` with this clock.
     pub fn of(&self, setup: Setup) -> Setup {
         let setup = setup.var("LD_PRELOAD", &self.shim.display().to_string());
         setup.var("CLOCK_OFFSET", &self.path.display().to_string())

@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-/// Every file below `dir`.
 pub fn files(dir: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(dir).expect("there").flatten();
     let mut found = Vec::new();

@@ -133,7 +133,6 @@ pub(crate) struct EventLocation {
     pub(crate) end: u32,
 }
 
-/// Index of a whole log.
 #[derive(Default)]
 pub(crate) struct LogIndex {
     files: Vec<FileIndex>,

@@ -220,7 +220,6 @@ pub(crate) fn checksum(bytes: &[u8], at: usize) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&bytes[..at]), &bytes[at + 4..])
 }
 
-/// Writes the checksum of `bytes` at `at`.
 pub(crate) fn put_checksum(bytes: &mut [u8], at: usize) {
     let checksum = checksum(bytes, at);
     bytes[at..at + 4].copy_from_slice(&checksum.to_le_bytes());

@@ -11,7 +11,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Counters of the activity of one connection.
 #[derive(Debug)]
 pub(crate) struct ConnectionActivity {
     accepted: Instant,
@@ -115,7 +114,6 @@ impl ConnectionActivity {
     }
 }
 
-/// Guard of one request in progress.
 #[derive(Debug)]
 pub(crate) struct RequestGuard(Arc<ConnectionActivity>);
 

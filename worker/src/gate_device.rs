@@ -156,7 +156,6 @@ impl GateMeasurement {
     }
 }
 
-/// One thread's handle to the device.
 struct Handle(Arc<DeviceThread>);
 
 impl MeasureBackend for Handle {

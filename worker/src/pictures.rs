@@ -9,7 +9,6 @@ use crate::{
     still::{CropScale, EmbeddingInputBuilder, JpegEncoder, JpegError},
 };
 
-/// Kinds of pictures to make of a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PictureKinds {
     pub still: bool,

@@ -29,7 +29,6 @@ pub(crate) fn say() -> io::Result<()> {
     })
 }
 
-/// Parses such a line.
 pub(crate) fn attempt(line: &str) -> Option<EscapeAttempt> {
     let (outcome, what) = line.split_once(' ')?;
     let errno = match outcome {

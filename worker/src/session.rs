@@ -149,7 +149,6 @@ impl Session {
         Ok(self.completed())
     }
 
-    /// Returns the frames that the decoder has completed.
     fn completed(&mut self) -> Vec<Frame> {
         iter::from_fn(|| self.decoder.poll()).collect()
     }

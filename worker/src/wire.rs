@@ -79,7 +79,6 @@ pub(crate) fn encode(message: &impl Message, out: &mut Vec<u8>) -> Result<(), Wi
     Ok(())
 }
 
-/// Returns the number of payload bytes after this header.
 pub(crate) fn payload_len(header: [u8; HEADER_BYTES]) -> Result<usize, WireError> {
     match u32::from_le_bytes(header) {
         len if len > MESSAGE_BYTES_MAX => Err(WireError::TooLong(len)),
@@ -87,7 +86,6 @@ pub(crate) fn payload_len(header: [u8; HEADER_BYTES]) -> Result<usize, WireError
     }
 }
 
-/// Decodes the message in a payload.
 pub(crate) fn decode<T: Message>(payload: &[u8]) -> Result<T, WireError> {
     let (version, bytes) = payload.split_first().ok_or(Error::DeserializeUnexpectedEnd)?;
     if *version != VERSION {

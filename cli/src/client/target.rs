@@ -99,14 +99,12 @@ impl Target {
         CliError::Reply { server: self.server(), reason: reason.to_string() }
     }
 
-    /// Returns the URL of `path`.
     pub fn url(&self, path: &str) -> Result<Url, CliError> {
         self.base
             .join(path)
             .map_err(|error| CliError::Usage(format!("no such path: {path}: {error}")))
     }
 
-    /// Returns the URL of `path` with a query string.
     pub fn asked(&self, path: &str, query: &[(&str, String)]) -> Result<Url, CliError> {
         let mut url = self.url(path)?;
         if !query.is_empty() {

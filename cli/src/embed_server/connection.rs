@@ -40,7 +40,6 @@ const BYTES_MAX: usize = 128 << 20;
 const READ_WAIT: Duration = Duration::from_secs(30);
 /// Time limit of sending an answer to a client.
 const WRITE_WAIT: Duration = Duration::from_secs(10);
-/// Bytes per read.
 const READ_BYTES: usize = 64 << 10;
 
 /// State shared by all clients.

@@ -6,7 +6,6 @@ use tables::{Cell, Table, TableError, sides};
 
 use crate::{activity::EpisodeRecord, wire::MarkerRecord};
 
-/// Adds an episode of `run` to `table`.
 pub fn push_episode(table: &mut Table, run: &str, found: &EpisodeRecord) -> Result<(), TableError> {
     let region = found.region.as_ref();
     let [x, y, width, height] = sides(region.map(|it| [it.x, it.y, it.width, it.height]));
@@ -66,7 +65,6 @@ impl EventRow {
         self.payload.kept["stream_id"].as_str().filter(|_| self.kind == "frames_decoded")
     }
 
-    /// Adds the event to `table`.
     pub fn push(&self, table: &mut Table, run: &str) -> Result<(), TableError> {
         let payload = self.payload.kept.to_string();
         let (seq, appended_at) = (self.seq.into(), self.pts_ms.into());

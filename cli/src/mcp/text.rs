@@ -11,7 +11,6 @@ pub const TEXT: usize = 4000;
 /// Most characters of a text shown among others.
 pub const BRIEF: usize = 300;
 
-/// Returns `value` as one block of text.
 pub fn block(value: &Value) -> ContentBlock {
     ContentBlock::text(json(value))
 }

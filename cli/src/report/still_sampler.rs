@@ -16,7 +16,6 @@ pub struct ReportStill {
     pub reason: String,
     /// Size in pixels, if known.
     pub extent: Option<(u32, u32)>,
-    /// The JPEG.
     pub jpeg: Vec<u8>,
 }
 

@@ -32,7 +32,6 @@ pub struct CodedFrame {
 /// Pictures of a file from its first keyframe on; at least one.
 #[derive(Debug)]
 pub struct ClipFile {
-    /// Codec of the pictures.
     pub codec: Codec,
     /// Format parameters for the offer (RFC 8866 6.15).
     pub fmtp: String,
@@ -43,7 +42,6 @@ pub struct ClipFile {
 }
 
 impl ClipFile {
-    /// Reads the whole file.
     pub fn read(path: &Path) -> Result<ClipFile, CliError> {
         let failed = |source| CliError::Read { path: path.to_owned(), source };
         let file = File::open(path).map_err(failed)?;

@@ -41,9 +41,7 @@ pub struct Endpoint {
 
 /// Response to an offer.
 pub struct WhipResource {
-    /// SDP answer.
     pub answer: String,
-    /// URL of the session.
     pub resource: Url,
     /// Run of the session, if the server names one.
     pub run: Option<String>,
@@ -95,7 +93,6 @@ impl Endpoint {
         routed.map(|local| local.ip()).map_err(no_socket)
     }
 
-    /// Posts an offer.
     pub fn create(&self, offer: &str) -> Result<WhipResource, CliError> {
         let mut url = self.url.clone();
         for _ in 0..=HOPS_MAX {

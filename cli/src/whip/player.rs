@@ -15,7 +15,6 @@ const FRESH_TICKS: i64 = 90_000 / 2;
 pub struct Player {
     clip: Arc<ClipFile>,
     repeats: bool,
-    /// Time at which playback starts.
     start: Instant,
     /// Index of the next picture; the number of pictures at the end.
     next: usize,
@@ -26,7 +25,6 @@ pub struct Player {
 }
 
 impl Player {
-    /// Creates a player that starts at `start`.
     pub fn new(clip: Arc<ClipFile>, repeats: bool, start: Instant) -> Player {
         Player { clip, repeats, start, next: 0, shift: 0, keyframe_at: None }
     }

@@ -48,10 +48,8 @@ const DTLS_ALERT: u8 = 21;
 /// Time after which a full socket is tried again.
 const RETRY: Duration = Duration::from_millis(1);
 
-/// Options of each session.
 #[derive(Clone, Debug)]
 pub struct PlaybackOptions {
-    /// Clip to send.
     pub clip: Arc<ClipFile>,
     /// True to begin again at the end.
     pub repeats: bool,
@@ -70,7 +68,6 @@ enum PublishState {
     Done,
 }
 
-/// One publishing session.
 pub struct PublisherSession {
     number: usize,
     plan: PlaybackOptions,

@@ -141,7 +141,6 @@ pub(super) fn decoder_name(codec: Codec) -> Option<&'static CStr> {
     }
 }
 
-/// Makes the error of a failed `call`.
 pub(super) fn failed(call: &str, detail: impl Display) -> BackendError {
     BackendError::unavailable(format!("{call} failed: {detail}"))
 }

@@ -7,7 +7,6 @@ use ffmpeg_next::ffi;
 use super::AvError;
 use crate::segment::Payload;
 
-/// Owns an `AVPacket`.
 pub(crate) struct Packet(NonNull<ffi::AVPacket>);
 
 // SAFETY: the packet is owned by this value and its bytes are never written once it is shared;
@@ -95,14 +94,12 @@ impl Packet {
         }
     }
 
-    /// Sets the packet's times.
     pub(crate) fn set_times(&mut self, pts: i64, dts: i64) {
         // SAFETY: the packet is owned by this value alone.
         let raw = unsafe { self.0.as_mut() };
         (raw.pts, raw.dts) = (pts, dts);
     }
 
-    /// Sets the packet's stream.
     pub(super) fn set_stream(&mut self, index: usize) {
         // SAFETY: as above.
         unsafe { self.0.as_mut() }.stream_index = index as i32;

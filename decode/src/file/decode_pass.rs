@@ -31,7 +31,6 @@ pub(super) struct PassStats {
 struct Repeat {
     /// Time of the packet, if its picture is shown.
     pts: Option<i64>,
-    /// True if it is the last packet sent.
     is_last_sent: bool,
 }
 

@@ -30,7 +30,6 @@ impl<'a> PreferredDecoderState<'a> {
         self.lost.get_or_init(|| reason);
     }
 
-    /// Returns the reason of the loss.
     pub(super) fn into_reason(self) -> Option<String> {
         self.lost.into_inner()
     }

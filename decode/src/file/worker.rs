@@ -18,7 +18,6 @@ use crate::{
     skip_plan::SkipPlan,
 };
 
-/// A decoded segment.
 pub(super) struct DecodedSegment<O> {
     /// Position of the source after the segment.
     pub(super) end: SamplerState,

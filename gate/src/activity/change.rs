@@ -65,7 +65,6 @@ pub(super) struct Changes {
 }
 
 impl Changes {
-    /// No change.
     pub(super) const NONE: Changes = Changes {
         around: NONE,
         unusual: NO_CELLS,

@@ -10,7 +10,6 @@ pub(super) struct Luma {
 }
 
 impl Luma {
-    /// Black picture.
     pub(super) const BLACK: Luma = Luma { cells: [0; CELLS], blocks: [0; BLOCKS] };
 
     /// Sets this to the mean of up to four pictures; the sums of more do not fit into 16 bits.

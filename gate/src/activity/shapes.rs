@@ -51,7 +51,6 @@ pub(super) enum Shape {
     Lying,
 }
 
-/// All shapes.
 pub(super) const SHAPES: [Shape; 2] = [Shape::Standing, Shape::Lying];
 
 impl Shape {

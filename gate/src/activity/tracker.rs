@@ -63,7 +63,6 @@ pub struct ActivityState {
     pub cut_ms: Option<i64>,
 }
 
-/// Tracks the episodes.
 #[derive(Clone, Debug)]
 pub(crate) struct Tracker {
     pasts: Pasts,

@@ -144,7 +144,6 @@ fn reduced(schema: &Value) -> Value {
     Value::Object(out)
 }
 
-/// Decodes the reply in `body`.
 pub(super) fn reply(body: &[u8]) -> Result<ProviderReply, FailureKind> {
     let malformed = |problem| FailureKind::Malformed { problem };
     let value = object(body)?;

@@ -116,7 +116,6 @@ fn response_format(form: SchemaMode, schema: &Value) -> Option<Value> {
     }
 }
 
-/// Decodes the reply in `body`.
 pub(super) fn reply(body: &[u8]) -> Result<ProviderReply, FailureKind> {
     let malformed = |problem| FailureKind::Malformed { problem };
     let value = object(body)?;

@@ -21,7 +21,6 @@ pub(super) struct SearchableText<'a> {
     /// Start of a chunk or an episode, in ms of media time.
     #[serde(default)]
     start_pts_ms: Option<i64>,
-    /// Index name of the event.
     #[serde(borrow, default)]
     pub(super) index_name: Option<Cow<'a, str>>,
 }
@@ -53,7 +52,6 @@ pub fn description(kind: EventKind, payload: &str) -> Option<String> {
     Some(described.text().into_owned())
 }
 
-/// Returns true if events of this kind may have a description.
 pub(super) fn may_describe(kind: EventKind) -> bool {
     use EventKind::*;
     matches!(

@@ -44,7 +44,6 @@ pub struct EventStreamCursor {
 }
 
 impl EventStreamCursor {
-    /// Creates a stream of the events after `after`.
     pub fn new(subscription: Subscription, filter: Filter, after: Seq) -> EventStreamCursor {
         let next = Seq(after.0.saturating_add(1));
         EventStreamCursor { subscription, filter, next, payload: None, is_done: false }

@@ -151,7 +151,6 @@ fn has_index(parts: &StreamedEvent, filter: &Filter) -> bool {
     filter.index.is_none() || index_of(parts).as_ref().map(Label::as_str) == filter.index.as_deref()
 }
 
-/// Returns the `index_name` of an event.
 pub fn index_of(event: &StreamedEvent) -> Option<Label> {
     use EventKind::{RunCompleted, SemanticChunkGenerated, SemanticChunkInferred};
     // Other kinds have none, and some of them are long to read.

@@ -182,7 +182,6 @@ impl WebhookStore {
         self.ledger.read(|view| letters(view, id))
     }
 
-    /// Returns each of `webhooks` with the number of its dead letters.
     pub fn with_letters(
         &self,
         webhooks: Vec<WebhookState>,

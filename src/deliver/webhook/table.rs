@@ -24,7 +24,6 @@ media::named! {
     }
 }
 
-/// Webhook with its delivery state.
 #[derive(Clone, Debug)]
 pub struct WebhookState {
     pub webhook: Arc<Webhook>,
@@ -91,7 +90,6 @@ impl WebhookState {
         }
     }
 
-    /// Notes that the attempt for `seq` failed.
     pub fn failed(&mut self, seq: Seq, reason: String) {
         self.last_error = Some((seq, reason));
     }

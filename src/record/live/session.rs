@@ -68,7 +68,6 @@ pub enum EndReason {
 
 pub struct LiveSession {
     pub id: SessionId,
-    /// Run that the session fills.
     pub run: Arc<Run>,
     /// The connection, until the session ends.
     link: Mutex<Option<Link>>,

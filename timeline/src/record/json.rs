@@ -21,7 +21,6 @@ pub(crate) trait JsonPayload: Sized {
     fn read(fields: &JsonObjectReader<'_>) -> Result<Self, &'static str>;
 }
 
-/// JSON object being written.
 pub(crate) struct JsonObjectWriter(Vec<u8>);
 
 impl JsonObjectWriter {

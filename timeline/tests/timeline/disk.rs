@@ -138,7 +138,6 @@ impl SimDisk {
         })
     }
 
-    /// Returns the disk after the power returns.
     pub fn after_power_cut(&self, random: &mut Rng) -> SimDisk {
         let state = self.state();
         let mut names = state.durable_names.clone();

@@ -42,7 +42,6 @@ pub fn note(text: &str, bytes: &[u8]) -> Vec<u8> {
     record
 }
 
-/// Returns the steps of a record.
 pub fn steps(mut record: &[u8]) -> Vec<Step> {
     let mut steps = Vec::new();
     while let Some((&kind, rest)) = record.split_first() {
@@ -94,7 +93,6 @@ impl Tree {
         parts.iter().try_fold(0, |folder, part| self.names(folder).get(*part)?.last()?.1)
     }
 
-    /// Makes `path` name `node`.
     fn name(&mut self, path: &str, node: Option<usize>) {
         let parts = self.parts(path);
         let Some((last, folders)) = parts.split_last() else { return };

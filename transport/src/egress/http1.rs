@@ -26,7 +26,6 @@ const REPLY: Duration = Duration::from_secs(30);
 /// Read buffer size, which is also the most that a connection buffers.
 const READ_BYTES: usize = 64 << 10;
 
-/// Open connection.
 pub(super) struct Http1Connection {
     sender: SendRequest<Full<Bytes>>,
     driver: JoinHandle<()>,
@@ -87,7 +86,6 @@ impl Http1Connection {
     }
 }
 
-/// Converts an error of the connection.
 pub(super) fn failure(target: &RequestUrl, error: &hyper::Error) -> EgressError {
     let host = target.host().to_owned();
     if error.is_parse() {

@@ -31,7 +31,6 @@ impl fmt::Debug for UrlCredentials {
 }
 
 impl UrlCredentials {
-    /// Returns the value of an `authorization` header.
     pub(super) fn basic(&self) -> HeaderValue {
         let text = format!("{}:{}", self.user, self.password);
         let encoded = base64::engine::general_purpose::STANDARD.encode(text);

@@ -133,7 +133,6 @@ impl LatestStream {
 }
 
 type Both = (quinn::SendStream, quinn::RecvStream);
-/// Future of the next stream.
 type Coming<T> = Pin<Box<dyn Future<Output = Result<T, ConnectionError>> + Send>>;
 
 /// Returns the next stream and replaces the future by `again()`.

@@ -52,7 +52,6 @@ impl CertificateFingerprint {
         fits.then_some(CertificateFingerprint { hash, bytes })
     }
 
-    /// Returns true if this is the hash of `certificate`.
     pub(super) fn matches(&self, certificate: &[u8]) -> bool {
         let digest = digest::digest(self.hash.algorithm(), certificate);
         verify_slices_are_equal(digest.as_ref(), &self.bytes).is_ok()

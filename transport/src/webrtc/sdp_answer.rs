@@ -24,7 +24,6 @@ const BESIDE: [&str; 3] = ["red", "telephone-event", "CN"];
 /// Most announced SSRCs stored, for requesting the first keyframe.
 const SOURCES_MAX: usize = 8;
 
-/// ICE credentials of one side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct IceCredentials {
     pub(super) ufrag: String,

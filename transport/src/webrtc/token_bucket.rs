@@ -38,7 +38,6 @@ impl TokenBucket {
         TokenBucket { tokens: rate.burst, at: now }
     }
 
-    /// Returns true if `cost` tokens are available at `now`.
     pub(super) fn has(&mut self, cost: f32, rate: BucketRate, now: Instant) -> bool {
         let since = now.saturating_duration_since(self.at).as_secs_f32();
         self.tokens = (self.tokens + since * rate.a_second).min(rate.burst);

@@ -220,7 +220,6 @@ impl VideoTrack {
         self.current.as_mut().map(|current| current.reception.block(now))
     }
 
-    /// Returns the counts of all sources.
     pub(super) fn counts(&self) -> ReceiverStats {
         let counts = self.current.as_ref().map(|current| current.receiver.counts());
         let ReceiverStats { lost, repaired } = counts.unwrap_or_default();

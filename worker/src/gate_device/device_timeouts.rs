@@ -24,7 +24,6 @@ impl DeviceTimeouts {
         DeviceTimeouts { late: Duration::from_secs(300), gone: Duration::from_secs(300) };
 }
 
-/// Watches the pace of a device.
 pub(super) struct DeviceWatchdog {
     patience: DeviceTimeouts,
     /// Start of the batch in progress.

@@ -9,7 +9,6 @@ use media::Signal;
 
 use crate::{ChunkBoundary, ChunkImageOptions, FrameChunk};
 
-/// Position of a frame in its chunk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ChunkPosition {
     pub starts: bool,

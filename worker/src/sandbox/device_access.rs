@@ -10,7 +10,6 @@ use landlock::{
     ABI, AccessFs, BitFlags, PathBeneath, PathFd, RulesetCreated, RulesetCreatedAttr, RulesetError,
 };
 
-/// Folders of libraries.
 const LIBRARIES: [&str; 10] = [
     "/lib",
     "/lib32",

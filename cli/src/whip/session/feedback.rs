@@ -51,7 +51,6 @@ pub(super) struct FeedbackInterceptor {
 }
 
 impl FeedbackInterceptor {
-    /// Creates an interceptor that counts into `heard`.
     pub(super) fn new(heard: Arc<FeedbackCounters>) -> FeedbackInterceptor {
         FeedbackInterceptor { heard, inbound: VecDeque::new(), outbound: VecDeque::new() }
     }

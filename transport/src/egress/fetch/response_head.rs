@@ -12,7 +12,6 @@ pub(super) const FORWARD_MAX: u64 = 32 << 20;
 pub(in crate::egress) struct ResponseHead {
     /// Bytes of the whole resource.
     pub size: Option<u64>,
-    /// True if the server serves ranges.
     ranges: bool,
     /// Position in the resource of the first byte of the body.
     start: u64,

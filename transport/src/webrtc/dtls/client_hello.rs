@@ -22,7 +22,6 @@ pub(in crate::webrtc) enum HandshakeStage {
     Established,
 }
 
-/// Filtered datagram for the association.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(in crate::webrtc) struct FilteredDatagram {
     /// Records; unencrypted ones are renumbered and hold one handshake fragment each.
