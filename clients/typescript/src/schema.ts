@@ -2406,8 +2406,8 @@ export interface components {
              */
             keepalive_frames: number;
             /**
-             * @description The first frame at or after each multiple of this media time, in milliseconds, is kept; null turns it
-             *     off.
+             * @description The first frame at or after each multiple of this media time, in milliseconds, is kept; null, in events
+             *     absent, turns it off.
              */
             keepalive_ms?: number | null;
             /** @description Minimum change of `luma_mean` between frames that is an exposure shift if it lasts a second. */
@@ -2971,7 +2971,7 @@ export interface components {
              * @description First frame that the prompt applies to.
              */
             applied_from_frame: number;
-            output_schema?: components["schemas"]["AnyObject"] | null;
+            output_schema: components["schemas"]["AnyObject"] | null;
             prompt: string;
         };
         /** @description New prompt for models. */
@@ -3758,7 +3758,7 @@ export interface components {
         /** @description A new run. */
         RunCreated: {
             mode: components["schemas"]["AnalysisMode"];
-            model?: components["schemas"]["ModelId"] | null;
+            model: components["schemas"]["ModelId"] | null;
             request_id: components["schemas"]["RequestId"];
             run_id: components["schemas"]["RunId"];
             status: components["schemas"]["RunState"];
