@@ -6,7 +6,7 @@ use decode::{BackendError, DecodeError};
 use gate::MeasureError;
 use media::{DeviceMemoryLost, ErrorKind};
 
-use crate::{GateBackendError, ResourceError, SandboxReport, still::JpegError, wire::WireError};
+use crate::{ResourceError, SandboxReport, still::JpegError, wire::WireError};
 
 /// Reason, found inside the worker, for the early end of a job or a live session.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, serde::Serialize, serde::Deserialize)]
@@ -17,7 +17,7 @@ pub enum JobFault {
     #[error(transparent)]
     Backend(BackendError),
     #[error(transparent)]
-    Gate(GateBackendError),
+    Gate(BackendError),
     /// The source gives no media, or no more; the media so far was sound.
     #[error("{message}")]
     Source {
@@ -46,8 +46,7 @@ impl JobFault {
     pub fn kind(&self) -> ErrorKind {
         match self {
             JobFault::Decode(error) => error.kind(),
-            JobFault::Backend(error) => error.kind(),
-            JobFault::Gate(error) => error.kind,
+            JobFault::Backend(error) | JobFault::Gate(error) => error.kind(),
             JobFault::PixelsLost(_) => ErrorKind::Unavailable,
             JobFault::Source { .. } | JobFault::Over => ErrorKind::InvalidInput,
             JobFault::Other { kind, .. } => *kind,

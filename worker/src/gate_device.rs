@@ -9,7 +9,11 @@ mod device_timeouts;
 
 use std::sync::Arc;
 
-use gate::{CpuBackend, FallbackBackend, FrameMeasurements, MeasureBackend, MeasureError};
+use decode::BackendError;
+use gate::{
+    CpuBackend, FallbackBackend, FrameMeasurements, MeasureBackend, MeasureError,
+    device_batch::OpenError,
+};
 use media::{ErrorKind, Frame};
 
 use device_thread::DeviceThread;
@@ -29,16 +33,6 @@ media::named! {
         /// The CPU; always available.
         Cpu = "cpu",
     }
-}
-
-/// Refusal of a backend that is missing or does not measure as the CPU does.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, serde::Serialize, serde::Deserialize)]
-#[error("{reason}")]
-pub struct GateBackendError {
-    /// Error kind reported to the caller.
-    pub kind: ErrorKind,
-    /// Description of the missing or wrong part.
-    pub reason: String,
 }
 
 /// Device that a worker should measure with.
@@ -71,7 +65,7 @@ pub(crate) struct GateMeasurement(Option<Arc<DeviceThread>>);
 impl GateMeasurement {
     /// Opens `device` and runs the smoke part of the conformance table on it; `None` is the CPU, and so is a
     /// device that has vanished since the server's start.
-    pub fn open(device: Option<&GateDevice>) -> Result<GateMeasurement, GateBackendError> {
+    pub fn open(device: Option<&GateDevice>) -> Result<GateMeasurement, BackendError> {
         let Some(device) = device else { return Ok(GateMeasurement::default()) };
         let opened = match open_device(device) {
             Err(error) if device.was_there => {
@@ -81,9 +75,8 @@ impl GateMeasurement {
             opened => opened?,
         };
         let Some(opened) = opened else { return Ok(GateMeasurement::default()) };
-        let device = DeviceThread::open(opened).map_err(|error| GateBackendError {
-            kind: ErrorKind::Unavailable,
-            reason: format!("no thread for the device: {error}"),
+        let device = DeviceThread::open(opened).map_err(|error| {
+            BackendError::unavailable(format!("no thread for the device: {error}"))
         })?;
         Ok(GateMeasurement(Some(Arc::new(device))))
     }
@@ -182,22 +175,20 @@ struct Opened {
 }
 
 /// Opens `device`; `None` for the CPU.
-fn open_device(device: &GateDevice) -> Result<Option<Opened>, GateBackendError> {
+fn open_device(device: &GateDevice) -> Result<Option<Opened>, BackendError> {
     match device.backend {
         GateBackend::Cpu => Ok(None),
         #[cfg(not(feature = "wgpu"))]
-        GateBackend::Wgpu => Err(GateBackendError {
-            kind: ErrorKind::Unsupported,
-            reason: "this program measures on no Vulkan adapter: sightline-server does".to_owned(),
-        }),
+        GateBackend::Wgpu => Err(BackendError::unsupported(
+            "this program measures on no Vulkan adapter: sightline-server does",
+        )),
         #[cfg(feature = "wgpu")]
         GateBackend::Wgpu => {
             let choice = match device.is_named {
                 true => shaders::AdapterChoice::Any,
                 false => shaders::AdapterChoice::Discrete,
             };
-            let measurer = shaders::WgpuBackend::open(choice)
-                .map_err(|error| refused(error.kind(), &error))?;
+            let measurer = shaders::WgpuBackend::open(choice).map_err(|error| refused(&error))?;
             let name = measurer.adapter().to_owned();
             let patience =
                 if measurer.is_cpu() { DeviceTimeouts::CPU } else { DeviceTimeouts::GPU };
@@ -205,7 +196,7 @@ fn open_device(device: &GateDevice) -> Result<Option<Opened>, GateBackendError> 
         }
         GateBackend::Cuda => {
             let measurer = kernels::CudaBackend::open(device.number as usize)
-                .map_err(|error| refused(error.kind(), &error))?;
+                .map_err(|error| refused(&error))?;
             let name = measurer.device().to_owned();
             let (patience, nvidia) = (DeviceTimeouts::GPU, Some(device.number));
             Ok(Some(Opened { measurer: Box::new(measurer), name, patience, nvidia }))
@@ -213,8 +204,12 @@ fn open_device(device: &GateDevice) -> Result<Option<Opened>, GateBackendError> 
     }
 }
 
-fn refused(kind: ErrorKind, error: &dyn std::error::Error) -> GateBackendError {
-    GateBackendError { kind, reason: error.to_string() }
+/// Refuses a device that is missing or does not measure as the CPU does.
+fn refused(error: &OpenError) -> BackendError {
+    match error.kind() {
+        ErrorKind::Unsupported => BackendError::unsupported(error.to_string()),
+        _ => BackendError::unavailable(error.to_string()),
+    }
 }
 
 #[cfg(test)]

@@ -57,7 +57,7 @@ pub use ending::LiveEnd;
 pub use error::{JobFault, WorkerError};
 pub use excerpt::{ExcerptEvent, ExcerptSpec};
 pub use fork_server::WorkerStart;
-pub use gate_device::{GateBackend, GateBackendError, GateBackendReport};
+pub use gate_device::{GateBackend, GateBackendReport};
 pub use input::{JobInput, RemoteMedia, Resource, ResourceError, ResourceOpener, RtspMedia};
 pub use job::{JobEvent, JobOptions, Resume, StageTimings, analyze};
 pub use live::{LiveWorker, LiveWorkerEvent};

@@ -1,9 +1,6 @@
 //! Tests of the backends that are tried, selected and passed over.
 
-use media::ErrorKind;
-
 use super::*;
-use crate::GateBackendError;
 
 fn tried(codec: Codec, bits: u8, decoder: &str, reason: Option<&str>) -> CodecProbeResult {
     let (decoder, reason) = (Some(decoder.to_owned()), reason.map(str::to_owned));
@@ -129,10 +126,7 @@ fn crowded(decoder: DecodeBackend, gate: Option<GateDevice>) -> Result<Found, Wo
     }
     if let Some(gate) = gate {
         if decoder == DecodeBackend::Nvdec && !gate.was_there {
-            let reason = "no memory left".to_owned();
-            return Err(
-                JobFault::Gate(GateBackendError { kind: ErrorKind::Unavailable, reason }).into()
-            );
+            return Err(JobFault::Gate(BackendError::unavailable("no memory left")).into());
         }
         supervisor.program = supervisor.program.with_gate(gate);
     }

@@ -19,8 +19,7 @@ use serde::de::DeserializeOwned;
 use super::*;
 use crate::{
     ChunkBoundary, ChunkImageOptions, ClipSpec, Crop, EmbeddingInput, FrameImages, FrameRecord,
-    FrameView, GateBackend, GateBackendError, GateBackendReport, NoveltyInput, NoveltySpec, Resume,
-    StageTimings,
+    FrameView, GateBackend, GateBackendReport, NoveltyInput, NoveltySpec, Resume, StageTimings,
     gate_device::GateDevice,
     record::RECORDS_MAX,
     sandbox::RequestedDevice,
@@ -204,7 +203,7 @@ fn faults() -> Vec<JobFault> {
         JobFault::PixelsLost(DeviceMemoryLost { reason: text() }),
         JobFault::Other { kind: ErrorKind::DataLoss, message: text() },
         JobFault::Source { is_refused: true, message },
-        JobFault::Gate(GateBackendError { kind: ErrorKind::Unavailable, reason: text() }),
+        JobFault::Gate(BackendError::unavailable(text())),
         JobFault::Backend(BackendError::unsupported(text())),
         JobFault::Decode(DecodeError::UnsupportedContainer(Some(text()))),
         JobFault::Decode(DecodeError::TooManyBytes { width: 1, height: 2, bytes: 3, max: 4 }),
