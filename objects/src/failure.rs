@@ -2,7 +2,7 @@
 //!
 //! An S3 answer is XML with a code and a message; only these are used.
 
-use std::{error::Error, fmt, iter};
+use std::{error::Error, iter};
 
 use http::{HeaderMap, StatusCode};
 use timeline::{RemoteError, RemoteFault};
@@ -29,7 +29,8 @@ const DENIALS: [&str; 14] = [
 ];
 
 /// Failure of one request, carried inside the client's errors.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{detail}")]
 pub(crate) struct Failure {
     pub fault: RemoteFault,
     pub detail: String,
@@ -40,14 +41,6 @@ pub(crate) struct Failure {
     /// True for a request to the store, false for one for credentials.
     pub is_signed: bool,
 }
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.detail)
-    }
-}
-
-impl Error for Failure {}
 
 impl Failure {
     /// Creates the failure of a request without an answer.
