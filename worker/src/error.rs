@@ -6,7 +6,7 @@ use decode::{BackendError, DecodeError};
 use gate::MeasureError;
 use media::{DeviceMemoryLost, ErrorKind};
 
-use crate::{ResourceError, SandboxReport, still::JpegError, wire::WireError};
+use crate::{ResourceError, SandboxReport, wire::WireError};
 
 /// Reason, found inside the worker, for the early end of a job or a live session.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, serde::Serialize, serde::Deserialize)]
@@ -75,18 +75,6 @@ impl From<MeasureError> for JobFault {
             MeasureError::PixelsLost(lost) => JobFault::PixelsLost(lost),
             error => JobFault::Other { kind: error.kind(), message: error.to_string() },
         }
-    }
-}
-
-impl From<JpegError> for JobFault {
-    fn from(error: JpegError) -> JobFault {
-        let kind = match error {
-            JpegError::PixelsLost(lost) => return JobFault::PixelsLost(lost),
-            // Only noise in a very large picture is that large.
-            JpegError::TooLarge { .. } => ErrorKind::InvalidInput,
-            JpegError::Chroma | JpegError::Encoder(_) => ErrorKind::Internal,
-        };
-        JobFault::Other { kind, message: error.to_string() }
     }
 }
 

@@ -1,12 +1,12 @@
 //! Encodes the wanted pictures of a frame, for files and live sessions.
 
-use media::{Frame, Rotation};
+use media::{ErrorKind, Frame, Rotation};
 
 use crate::{
     ChunkImageOptions, Crop, EncodedImage, FrameImages, FrameView, JobFault, JobOptions,
     NoveltySpec, SessionSpec,
     record::{CLIP_PICTURE_BYTES_MAX, VIEW_BYTES_MAX},
-    still::{CropScale, EmbeddingInputBuilder, JpegEncoder, JpegError},
+    still::{CropScale, EmbeddingInputBuilder, JpegEncoder},
 };
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -129,7 +129,13 @@ impl ImageEncoder {
     }
 }
 
-fn within(picture: &EncodedImage, bytes_max: usize) -> Result<(), JpegError> {
+fn within(picture: &EncodedImage, bytes_max: usize) -> Result<(), JobFault> {
     let bytes = picture.jpeg.len();
-    if bytes <= bytes_max { Ok(()) } else { Err(JpegError::TooLarge { bytes }) }
+    if bytes <= bytes_max {
+        return Ok(());
+    }
+    // Only noise in a very large picture is that large.
+    let message =
+        format!("a view takes {bytes} bytes, more than the {VIEW_BYTES_MAX} that one may");
+    Err(JobFault::Other { kind: ErrorKind::InvalidInput, message })
 }

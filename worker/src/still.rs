@@ -9,7 +9,7 @@ mod colour;
 mod crop;
 mod embedding_input;
 
-use media::{DeviceMemoryLost, Dimensions, Frame, Plane, Rotation, SampleFormat, Subsampling};
+use media::{Dimensions, ErrorKind, Frame, Plane, Rotation, SampleFormat, Subsampling};
 use turbojpeg::{Compressor, Image, PixelFormat, Subsamp, YuvPlanesImage, decompress_to_yuv};
 
 use area_scaler::AreaScaler;
@@ -17,28 +17,22 @@ use colour::{ColorMatrix, Planes8};
 pub(crate) use crop::CropScale;
 pub(crate) use embedding_input::EmbeddingInputBuilder;
 
-use crate::{EncodedImage, record::VIEW_BYTES_MAX};
+use crate::{EncodedImage, JobFault};
 
 /// Libjpeg quality: no visible artefacts in 1080p camera pictures at about 0.2 MB each.
 const QUALITY: i32 = 85;
 
-/// Reason that a frame could not be encoded.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum JpegError {
-    #[error("the picture's chroma planes do not match its layout")]
-    Chroma,
-    #[error(transparent)]
-    PixelsLost(#[from] DeviceMemoryLost),
-    #[error("the JPEG encoder failed: {0}")]
-    Encoder(String),
-    #[error("a view takes {bytes} bytes, more than the {VIEW_BYTES_MAX} that one may")]
-    TooLarge { bytes: usize },
+const CHROMA: &str = "the picture's chroma planes do not match its layout";
+
+impl From<turbojpeg::Error> for JobFault {
+    fn from(error: turbojpeg::Error) -> JobFault {
+        ours(format!("the JPEG encoder failed: {error}"))
+    }
 }
 
-impl From<turbojpeg::Error> for JpegError {
-    fn from(error: turbojpeg::Error) -> JpegError {
-        JpegError::Encoder(error.to_string())
-    }
+/// Makes the fault of a picture that could not be encoded, whatever the media is.
+fn ours(message: impl Into<String>) -> JobFault {
+    JobFault::Other { kind: ErrorKind::Internal, message: message.into() }
 }
 
 /// Encodes pictures one after the other, with reused buffers.
@@ -50,7 +44,7 @@ pub(crate) struct JpegEncoder {
 }
 
 impl JpegEncoder {
-    pub fn new() -> Result<JpegEncoder, JpegError> {
+    pub fn new() -> Result<JpegEncoder, JobFault> {
         let mut compressor = Compressor::new()?;
         compressor.set_quality(QUALITY)?;
         Ok(JpegEncoder {
@@ -62,7 +56,7 @@ impl JpegEncoder {
     }
 
     /// Encodes the frame, rotated by `rotation`, as a JPEG.
-    pub fn encode(&mut self, frame: &Frame, rotation: Rotation) -> Result<EncodedImage, JpegError> {
+    pub fn encode(&mut self, frame: &Frame, rotation: Rotation) -> Result<EncodedImage, JobFault> {
         let whole = CropScale::new(frame.extent, rotation, None, u32::MAX);
         self.encode_cut(frame, rotation, &whole)
     }
@@ -73,7 +67,7 @@ impl JpegEncoder {
         frame: &Frame,
         rotation: Rotation,
         cut: &CropScale,
-    ) -> Result<EncodedImage, JpegError> {
+    ) -> Result<EncodedImage, JobFault> {
         let picture = frame.pixels.host()?;
         let (mut luma, mut chroma) = (picture.luma(), matching_chroma(frame, picture.chroma())?);
         let subsamp = arrangement(frame.layout.subsampling);
@@ -94,14 +88,14 @@ impl JpegEncoder {
     }
 
     /// Scales a JPEG down until its longer edge is at most `edge_max`; never up.
-    pub fn shrink(&mut self, jpeg: &[u8], edge_max: u32) -> Result<EncodedImage, JpegError> {
+    pub fn shrink(&mut self, jpeg: &[u8], edge_max: u32) -> Result<EncodedImage, JobFault> {
         let image = decompress_to_yuv(jpeg)?;
         let extent = Dimensions { width: image.width as u32, height: image.height as u32 };
         let (luma_bytes, chroma_bytes) =
             (image.y_width() * image.y_height(), image.uv_width() * image.uv_height());
         let plane = |from: usize, stride: usize, extent: Dimensions| {
             let samples = image.pixels.get(from..).unwrap_or_default();
-            Plane::new(samples, stride, extent, SampleFormat::U8, 1).ok_or(JpegError::Chroma)
+            Plane::new(samples, stride, extent, SampleFormat::U8, 1).ok_or_else(|| ours(CHROMA))
         };
         let luma = plane(0, image.y_width(), extent)?;
         let (mut chroma, mut share) = (None, (1, 1));
@@ -129,7 +123,7 @@ fn compressed(
     planes: &Planes8,
     extent: Dimensions,
     subsamp: Subsamp,
-) -> Result<EncodedImage, JpegError> {
+) -> Result<EncodedImage, JobFault> {
     let (width, height) = (extent.width as usize, extent.height as usize);
     let [y, u, v] = planes.planes();
     let jpeg = if subsamp == Subsamp::Gray {
@@ -161,11 +155,11 @@ fn compressed(
 fn matching_chroma<'a>(
     frame: &Frame,
     chroma: Option<[Plane<'a>; 2]>,
-) -> Result<Option<[Plane<'a>; 2]>, JpegError> {
+) -> Result<Option<[Plane<'a>; 2]>, JobFault> {
     if chroma.is_some() == (frame.layout.subsampling != Subsampling::Gray) {
         Ok(chroma)
     } else {
-        Err(JpegError::Chroma)
+        Err(ours(CHROMA))
     }
 }
 

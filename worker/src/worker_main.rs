@@ -141,7 +141,7 @@ fn open_device(asked: &RequestedDevice) -> Result<Result<HwDevice, BackendError>
 
 fn shrink(jpeg: &[u8], edge_max: u32) -> WorkerReply {
     let shrunk = JpegEncoder::new().and_then(|mut encoder| encoder.shrink(jpeg, edge_max));
-    shrunk.map_or_else(|error| WorkerReply::Failed(error.into()), WorkerReply::Shrunk)
+    shrunk.map_or_else(WorkerReply::Failed, WorkerReply::Shrunk)
 }
 
 fn run_job(

@@ -7,14 +7,13 @@ use gate::{LUMA_COLUMNS, LUMA_ROWS};
 use media::{Dimensions, Frame, Rotation};
 
 use super::{
-    JpegError,
     area_scaler::AreaScaler,
     arrangement,
     colour::{ColorMatrix, PlaneBuffer, Planes8},
     crop::CropScale,
     matching_chroma,
 };
-use crate::{Crop, EmbeddingInput, NoveltyInput};
+use crate::{Crop, EmbeddingInput, JobFault, NoveltyInput};
 
 /// Makes inputs one after the other, with reused buffers.
 #[derive(Default)]
@@ -32,7 +31,7 @@ impl EmbeddingInputBuilder {
         rotation: Rotation,
         crop: Option<Crop>,
         side: u32,
-    ) -> Result<NoveltyInput, JpegError> {
+    ) -> Result<NoveltyInput, JobFault> {
         let picture = frame.pixels.host()?;
         let chroma = matching_chroma(frame, picture.chroma())?;
         let share = arrangement(frame.layout.subsampling).size();
