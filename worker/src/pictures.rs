@@ -135,7 +135,6 @@ fn within(picture: &EncodedImage, bytes_max: usize) -> Result<(), JobFault> {
         return Ok(());
     }
     // Only noise in a very large picture is that large.
-    let message =
-        format!("a view takes {bytes} bytes, more than the {VIEW_BYTES_MAX} that one may");
+    let message = format!("a view takes {bytes} bytes, more than the {bytes_max} that one may");
     Err(JobFault::Other { kind: ErrorKind::InvalidInput, message })
 }
