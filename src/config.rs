@@ -46,14 +46,12 @@ pub use vars::{ResolvedVar, VarError};
 
 /// Every setting of the server.
 #[derive(Clone, Debug)]
+#[allow(missing_docs, reason = "the types and docs/CONFIG.md tell them")]
 pub struct Config {
-    /// Settings that handlers read.
     pub api: Settings,
-    /// Addresses and certificates of HTTPS and HTTP/3.
     pub serving: ServingConfig,
     /// Absolute path of the log, the blobs and the columns.
     pub data_dir: PathBuf,
-    /// Directories beneath which file sources may be opened.
     pub ingest_roots: Vec<PathBuf>,
     /// Maximum number of active runs of a principal.
     pub active_limit: usize,
@@ -61,37 +59,27 @@ pub struct Config {
     pub run_ttl: Duration,
     /// Tag that prefixes the ids of this node, if there are several nodes.
     pub node_tag: Option<NodeTag>,
-    /// File with the tenants' label maps.
     pub label_maps_path: Option<PathBuf>,
-    /// Requested backends for decoding and measuring.
     pub decode: worker::BackendRequest,
-    /// Required isolation of media workers.
     pub sandbox: worker::SandboxPolicy,
     /// True if ingest stores the stills of selected frames.
     pub ingest_stills: bool,
-    /// Ages after which stills and runs are removed.
     pub retention: RetentionAges,
     /// The database; `None` turns feedback and the mirror off.
     pub database: Option<database::DatabaseSettings>,
     /// Events that the mirror copies to the database.
     pub mirror: mirror::Scope,
-    /// Settings of the export; `None` turns it off.
     pub export: Option<export::Settings>,
     /// Object store of stills and columns; `None` keeps them in the data directory alone.
     pub objects: Option<objects::Settings>,
-    /// Limits of open event streams.
     pub streams: StreamLimits,
     /// Memory limit of the search index, bytes.
     pub search_memory: usize,
-    /// Maximum number of open connections.
     pub connections_max: usize,
     /// Rules for connections to other hosts.
     pub egress: EgressConfig,
-    /// Endpoint to which spans are exported.
     pub traces_endpoint: Option<TraceEndpoint>,
-    /// Filter of log lines, in the syntax of `RUST_LOG`.
     pub log_filter: String,
-    /// Format of the log: text, JSON or both.
     pub log_format: LogFormat,
     /// Every setting as resolved, secrets masked.
     pub shown: Vec<ResolvedVar>,
