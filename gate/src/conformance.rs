@@ -29,20 +29,16 @@ pub enum Fill {
 
 /// Description of a generated picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names say it")]
 pub struct TestPicture {
-    /// Columns.
     pub width: u32,
-    /// Rows.
     pub height: u32,
-    /// Chroma arrangement.
     pub subsampling: Subsampling,
-    /// Sample storage.
     pub sample: SampleFormat,
     /// True if U and V alternate in one plane.
     pub interleaved: bool,
     /// Bytes between the end of a row and the start of the next.
     pub padding: usize,
-    /// Pattern of the samples.
     pub fill: Fill,
 }
 

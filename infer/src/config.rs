@@ -45,12 +45,10 @@ impl fmt::Debug for ApiKey {
 
 /// OpenAI-compatible programs that differ in the features used here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names say it")]
 pub enum OpenaiKind {
-    /// vLLM.
     Vllm,
-    /// SGLang.
     Sglang,
-    /// mlx-vlm.
     Mlx,
 }
 
@@ -91,18 +89,15 @@ impl ApiProtocol {
 
 /// Settings of one backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names say it")]
 pub struct BackendConfig {
     /// Name of the backend in answers and metrics.
     pub name: Arc<str>,
-    /// Protocol of the backend.
     pub api: ApiProtocol,
-    /// Base URL of the API.
     pub base_url: BaseUrl,
-    /// Key that the backend requires.
     pub api_key: Option<ApiKey>,
     /// The one model served, by the service's id; `None` serves all curated models of the family.
     pub model: Option<String>,
-    /// Name of the model at the backend.
     pub upstream_model: Option<String>,
     /// Priority; a smaller number is tried earlier.
     pub priority: u32,

@@ -134,12 +134,10 @@ impl FailureKind {
 
 /// Failure of one backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names say it")]
 pub struct BackendError {
-    /// Name of the backend.
     pub provider: Arc<str>,
-    /// The failure.
     pub failure: FailureKind,
-    /// Cost of the requests to it.
     pub cost: RequestCost,
 }
 

@@ -28,14 +28,11 @@ impl fmt::Debug for PromptImage {
 media::named! {
     /// Backend programs that a caller can prefer.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[allow(missing_docs, reason = "the names say it")]
     pub enum ProviderKind {
-        /// vLLM.
         Vllm = "vllm",
-        /// SGLang.
         Sglang = "sglang",
-        /// The Gemini API.
         Gemini = "gemini",
-        /// mlx-vlm.
         Mlx = "mlx",
     }
 }

@@ -154,14 +154,11 @@ pub type AdmissionOutcome = (AdmissionId, Result<(), AdmissionError>);
 
 /// Counts of waiting requests and of those in flight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names say it")]
 pub struct SchedulerLoad {
-    /// Live requests waiting.
     pub waiting_live: usize,
-    /// Offline requests waiting.
     pub waiting_offline: usize,
-    /// Requests in flight.
     pub in_flight: usize,
-    /// Offline requests in flight.
     pub in_flight_offline: usize,
     /// Bytes of pictures in flight.
     pub image_bytes: u64,

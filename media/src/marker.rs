@@ -69,18 +69,15 @@ crate::named! {
 
 /// A finding over the frames `start_frame..=end_frame`.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names say it")]
 pub struct Marker {
     /// Id derived from the other fields, so that a replay gives the same id.
     pub marker_id: MarkerId,
-    /// Run of the marker.
     pub run_id: RunId,
-    /// Stream of the run.
     pub stream_id: StreamId,
-    /// Event type of the finding.
     pub event_type: EventType,
     /// Certainty of the finding.
     pub status: MarkerStatus,
-    /// First frame.
     pub start_frame: u64,
     /// Last frame, inclusive.
     pub end_frame: u64,

@@ -46,16 +46,13 @@ pub struct Schema {
 }
 
 /// A value of a row.
+#[allow(missing_docs, reason = "the names say it")]
 pub enum Cell<'a> {
-    /// Missing value.
     Null,
     /// Value of an integer column, or a time in milliseconds.
     Int(i64),
-    /// Value of a double column.
     Real(f64),
-    /// Value of a boolean column.
     Flag(bool),
-    /// Value of a string column.
     Text(&'a str),
 }
 

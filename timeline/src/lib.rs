@@ -83,14 +83,12 @@ const FILE_BYTES_MAX: u64 = 1 << 30;
 
 /// Metadata of a stored event: all but the payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names say it")]
 pub struct EventMeta {
-    /// Number of the event in the log.
     pub seq: Seq,
     /// Time at which the writer took the event.
     pub at: WallTime,
-    /// Run of the event.
     pub run: RunId,
-    /// Kind of the event.
     pub kind: EventKind,
 }
 

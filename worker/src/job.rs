@@ -33,18 +33,15 @@ pub(crate) use select_predictor::bytes_to_send;
 
 /// Options of the analysis of a source.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[allow(missing_docs, reason = "the names say it")]
 pub struct JobOptions {
-    /// Selection of the frames that are analysed.
     pub sampling: Sampling,
-    /// Most frames analysed.
     pub max_frames: u64,
     /// True to encode the selected frames as stills.
     pub stills: bool,
     /// Options of the chunks and their views; `None` makes no chunks.
     pub views: Option<ChunkImageOptions>,
-    /// Thresholds of the gate.
     pub gate: GateConfig,
-    /// Zones of the picture that the gate watches.
     pub zones: Zones,
     /// Decoding threads, at least 1.
     pub threads: usize,

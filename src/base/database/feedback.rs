@@ -8,18 +8,15 @@ use crate::base::keys::Principal;
 
 /// Feedback to be stored.
 #[derive(Clone, Debug)]
+#[allow(missing_docs, reason = "the names say it")]
 pub struct NewFeedback {
-    /// Id of the feedback.
     pub id: FeedbackId,
-    /// Run that the feedback is about.
     pub run: RunId,
-    /// Caller that submits the feedback.
     pub principal: Principal,
     /// Rating from 0 to 10.
     pub rating: u8,
     /// Category, in the caller's own words.
     pub category: String,
-    /// Text of the feedback.
     pub feedback: Option<String>,
 }
 

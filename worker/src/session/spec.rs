@@ -8,12 +8,10 @@ use crate::{ChunkImageOptions, Crop};
 /// Options of a live session.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(remote = "Self")]
+#[allow(missing_docs, reason = "the names say it")]
 pub struct SessionSpec {
-    /// Codec of the access units.
     pub codec: Codec,
-    /// Thresholds of the gate.
     pub gate: GateConfig,
-    /// Zones of the picture that the gate watches.
     pub zones: Zones,
     /// True to encode the selected frames as stills.
     pub stills: bool,
