@@ -23,7 +23,6 @@ use crate::{
     measure::{CheckedPlanes, FrameMeasurements, MAX_SIDE},
 };
 
-/// Samples per vector.
 const LANES: usize = 16;
 /// Distance in rows of the prefetch: as many rows as are summed at once.
 const ROWS_AHEAD: u32 = 6;

@@ -4,7 +4,6 @@ use std::net::IpAddr;
 
 use serde_json::Value;
 
-/// Longest excerpt, in characters.
 const CHARS_MAX: usize = 200;
 /// Longest body that is parsed; a longer one is no error message.
 const BODY_BYTES_MAX: usize = 64 * 1024;

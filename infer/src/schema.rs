@@ -22,7 +22,6 @@ const PATTERNS_MAX: usize = 64;
 const PATTERN_BYTES_MAX: usize = 64 * 1024;
 /// Most text of an answer that is matched against patterns, in bytes; model limits allow little more.
 const MATCHED_BYTES_MAX: usize = 32 * 1024;
-/// Most violations reported.
 const VIOLATIONS_MAX: usize = 5;
 /// Longest text of one violation, which repeats model output.
 const VIOLATION_CHARS_MAX: usize = 200;

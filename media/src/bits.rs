@@ -76,21 +76,20 @@ pub struct Obu<'a> {
     pub payload: &'a [u8],
 }
 
-impl<'a> Obu<'a> {
-    /// `obu_type` of a sequence header (6.2.2).
+/// Values of `obu_type` (6.2.2).
+#[allow(missing_docs, reason = "the names say it")]
+impl Obu<'_> {
     pub const SEQUENCE_HEADER: u8 = 1;
-    /// `obu_type` of a temporal delimiter.
     pub const DELIMITER: u8 = 2;
-    /// `obu_type` of a frame header without tile data.
+    /// A frame header without tile data.
     pub const FRAME_HEADER: u8 = 3;
-    /// `obu_type` of a frame.
     pub const FRAME: u8 = 6;
-    /// `obu_type` of a repeated frame header.
     pub const REDUNDANT_FRAME_HEADER: u8 = 7;
-    /// `obu_type` of a list of tiles.
     pub const TILE_LIST: u8 = 8;
-    /// `obu_type` of padding.
     pub const PADDING: u8 = 15;
+}
+
+impl<'a> Obu<'a> {
     /// Header bit `obu_has_size_field`.
     pub const HAS_SIZE: u8 = 0x02;
 

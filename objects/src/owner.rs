@@ -15,7 +15,6 @@ use crate::{
     store::{Store, within},
 };
 
-/// Maximum bytes of an owner's name.
 pub(crate) const OWNER_BYTES_MAX: usize = 256;
 
 impl Store {

@@ -30,7 +30,6 @@ use crate::{
     wire::Wire,
 };
 
-/// Maximum retries of a request.
 const RETRIES: usize = 2;
 
 /// Object store; clones share the client.

@@ -29,7 +29,6 @@ pub use target::{RequestUrl, UrlCredentials};
 
 use crate::tls::{self, TrustAnchors, TrustError};
 
-/// Most concurrent name lookups.
 const LOOKUPS_MAX: usize = 32;
 const AGENT: HeaderValue =
     HeaderValue::from_static(concat!("sightline/", env!("CARGO_PKG_VERSION")));

@@ -41,9 +41,7 @@ use body::RequestBody;
 use congestion::LossTolerantCubicConfig;
 use quic::{AcceptedStream, BufferedBytes, GATHERED_BYTES, QuicConnection, SendStream, code};
 
-/// Flow-control window of one stream, in bytes.
 const STREAM_WINDOW_BYTES: u32 = 1 << 20;
-/// Flow-control window of one connection, in bytes.
 const CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
 /// Most unacknowledged bytes of responses per connection.
 const SEND_WINDOW_BYTES: u64 = 4 << 20;

@@ -27,7 +27,6 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Most redirects that are followed.
 const HOPS_MAX: usize = 3;
-/// Most bytes of an SDP answer.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 /// Response header with the session's run.
 const RUN: &str = "x-service-run-id";

@@ -35,7 +35,6 @@ mod feedback;
 
 use feedback::FeedbackCounters;
 
-/// Time limit of connecting.
 const CONNECT_WITHIN: Duration = Duration::from_secs(30);
 /// Time after the last packet in which lost ones can still be requested again.
 const LINGER: Duration = Duration::from_millis(500);

@@ -8,7 +8,6 @@ use crate::{
     random_access::framing,
 };
 
-/// Bytes of the header of an IVF file.
 const HEADER_BYTES: u16 = 32;
 
 /// Returns the header of an IVF file with times in milliseconds.

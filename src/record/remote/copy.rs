@@ -14,7 +14,6 @@ use crate::runs::job_queue::Lender;
 
 /// Longest silence of an RTSP server.
 const IDLE: Duration = Duration::from_secs(10);
-/// Bytes copied at a time.
 const BUFFER_BYTES: usize = 32 << 10;
 
 /// Copies `body` into `pipe`; succeeds too when the worker stops reading.

@@ -17,7 +17,6 @@ pub(super) enum MalformedRequest {
     Credentials,
 }
 
-/// Connection-specific fields.
 const OF_CONNECTIONS: [&str; 5] =
     ["connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"];
 

@@ -57,7 +57,6 @@ const DEVICES: [&str; 9] = [
 /// includes the process's memory, which adds nothing, as code may be mapped beside a driver.
 const OWN_THREADS: &str = "/proc/self/task";
 
-/// Most NVIDIA devices of one machine.
 const NVIDIA_DEVICES_MAX: u32 = 32;
 
 /// System calls by which a driver or a program loads its libraries and starts.

@@ -32,7 +32,6 @@ use crate::{
     protocol::{WorkerReply, WorkerRequest},
 };
 
-/// Most sessions in one worker.
 pub(crate) const SESSIONS_MAX: usize = 64;
 
 /// Most threads, however many cores there are: a worker's thread limit has room for them, each with the

@@ -33,7 +33,6 @@ use crate::{JobFault, protocol::RtspCredentials, sandbox::SOCKET_NUMBER};
 /// Time limit of the exchange before the first packet.
 const CONVERSATION_MAX: Duration = Duration::from_secs(30);
 
-/// Most bytes per read of the socket.
 const READ_BYTES: usize = 64 << 10;
 
 /// Requests the media at `url` from the server behind `socket`, and opens it.

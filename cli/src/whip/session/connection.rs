@@ -32,7 +32,6 @@ use rtc::{
 use super::feedback::{FeedbackCounters, FeedbackInterceptor};
 use crate::whip::clip::ClipFile;
 
-/// Payload type of the codec in the offer.
 pub(super) const PAYLOAD_TYPE: u8 = 96;
 /// Payload type of the RTX stream (RFC 4588).
 const RTX_PAYLOAD_TYPE: u8 = 97;

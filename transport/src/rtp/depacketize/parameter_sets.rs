@@ -8,7 +8,6 @@ use super::START_CODE;
 
 /// Most sets stored; a stream with more must carry them with each start.
 const SETS_MAX: usize = 64;
-/// Largest set stored, in bytes.
 const SET_BYTES_MAX: usize = 4 << 10;
 /// Most bytes of sets added to a start that does not use them: some hundred of usual size. Adding all stored
 /// sets would inflate a few bytes to a megabyte a second.
