@@ -84,12 +84,6 @@ struct AdmissionState {
     senders: HashMap<AdmissionId, oneshot::Sender<Result<(), AdmissionError>>>,
 }
 
-impl fmt::Debug for InferenceAdmission {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("InferenceAdmission").field(&self.load()).finish()
-    }
-}
-
 impl InferenceAdmission {
     /// Creates an admission with these limits.
     pub fn new(

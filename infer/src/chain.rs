@@ -4,7 +4,6 @@
 //! of concurrent calls.
 
 use std::{
-    fmt,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -33,12 +32,6 @@ pub struct BackendChain {
     validation: ValidationPool,
     observer: Box<dyn Fn(&BackendAttempt<'_>) + Send + Sync>,
     probes_ended: Arc<watch::Sender<u64>>,
-}
-
-impl fmt::Debug for BackendChain {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BackendChain").field("backends", &self.backends).finish_non_exhaustive()
-    }
 }
 
 impl BackendChain {

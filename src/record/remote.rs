@@ -138,7 +138,7 @@ impl RemoteSource {
     }
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct RemoteSources {
     pub egress: EgressClient,
     pub config: RemoteConfig,

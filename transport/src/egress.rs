@@ -13,7 +13,7 @@ pub mod fuzz;
 mod http1;
 mod target;
 
-use std::{fmt, path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc};
 
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response, header};
@@ -58,12 +58,6 @@ struct Inner {
     /// TLS settings for the server's own messages, which always verify.
     strict_tls: Arc<ClientConfig>,
     lookups: Arc<Semaphore>,
-}
-
-impl fmt::Debug for EgressClient {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EgressClient").field("networks", &self.0.networks).finish_non_exhaustive()
-    }
 }
 
 impl EgressClient {

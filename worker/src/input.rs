@@ -3,10 +3,9 @@
 //! A worker has no network. It asks for the bytes of a URL; the job's owner checks, opens and times the
 //! request, and passes a descriptor to the worker.
 
-use std::{fmt, fs::File, os::fd::OwnedFd};
+use std::{fs::File, os::fd::OwnedFd};
 
 /// Source of a job's media.
-#[derive(Debug)]
 pub enum JobInput {
     /// An open file, which must be a regular one.
     File(File),
@@ -32,15 +31,6 @@ pub struct RemoteMedia {
     pub playlists: bool,
     /// True if the source goes on until the caller ends the job.
     pub is_endless: bool,
-}
-
-impl fmt::Debug for RemoteMedia {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RemoteMedia")
-            .field("url", &self.url)
-            .field("playlists", &self.playlists)
-            .finish_non_exhaustive()
-    }
 }
 
 /// Opens resources for a worker.
@@ -78,10 +68,4 @@ pub struct RtspMedia {
     pub url: String,
     /// User and password, for a server that asks for them.
     pub credentials: Option<(String, String)>,
-}
-
-impl fmt::Debug for RtspMedia {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RtspMedia").field("url", &self.url).finish_non_exhaustive()
-    }
 }

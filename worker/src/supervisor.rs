@@ -101,7 +101,6 @@ impl WorkerLimits {
 }
 
 /// Media to analyse, and the options.
-#[derive(Debug)]
 pub struct JobSpec {
     /// Source of the media.
     pub input: JobInput,
