@@ -15,8 +15,6 @@ mod spill;
 
 use std::io;
 
-use media::ErrorKind;
-
 pub use case_fold::FoldedPattern;
 pub use excerpt::{CONTEXT_BYTES, excerpt};
 pub use index::{IndexLimits, SearchIndex};
@@ -30,11 +28,4 @@ pub enum SearchError {
     Cache { what: &'static str, source: io::Error },
     #[error("the search cache is damaged at byte {offset}")]
     Damaged { offset: u64 },
-}
-
-impl SearchError {
-    /// Kind of the error: unavailable until the index is rebuilt.
-    pub fn kind(&self) -> ErrorKind {
-        ErrorKind::Unavailable
-    }
 }

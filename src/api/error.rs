@@ -182,6 +182,7 @@ impl ApiError {
             ApiError::Quota(error) => error.kind(),
             ApiError::Upload(error) => error.kind(),
             ApiError::NotLive
+            | ApiError::Prompt(_)
             | ApiError::UnderWay
             | ApiError::AnswerLost { .. }
             | ApiError::AnswerUnknown { .. }
@@ -190,7 +191,6 @@ impl ApiError {
             ApiError::Inference(error) => error.kind(),
             ApiError::Live(error) => error.kind(),
             ApiError::Fragment(error) => error.kind(),
-            ApiError::Prompt(error) => error.kind(),
         }
     }
 

@@ -74,10 +74,10 @@ impl SearchFailure {
     pub fn kind(&self) -> ErrorKind {
         match self {
             SearchFailure::Full(_) => ErrorKind::Exhausted,
-            SearchFailure::Behind { .. } | SearchFailure::Failed | SearchFailure::Died => {
-                ErrorKind::Unavailable
-            }
-            SearchFailure::Cache(error) => error.kind(),
+            SearchFailure::Behind { .. }
+            | SearchFailure::Failed
+            | SearchFailure::Died
+            | SearchFailure::Cache(_) => ErrorKind::Unavailable,
             SearchFailure::Log(error) => error.kind(),
             SearchFailure::Work(_) => ErrorKind::Internal,
         }

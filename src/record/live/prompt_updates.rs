@@ -5,7 +5,6 @@
 
 use std::sync::{Arc, Weak};
 
-use media::ErrorKind;
 use parking_lot::Mutex;
 
 use super::description_worker::Instruction;
@@ -41,12 +40,6 @@ impl PromptSlot {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the session has ended")]
 pub struct PromptError;
-
-impl PromptError {
-    pub fn kind(&self) -> ErrorKind {
-        ErrorKind::Conflict
-    }
-}
 
 /// Prompts of all workers of a session; locked while a new one is set for each.
 pub struct PromptUpdater(Mutex<Vec<Weak<PromptSlot>>>);
