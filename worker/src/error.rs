@@ -14,8 +14,10 @@ use crate::{ResourceError, SandboxReport, wire::WireError};
 pub enum JobFault {
     #[error(transparent)]
     Decode(DecodeError),
+    /// The decoding backend does not work on this machine.
     #[error(transparent)]
     Backend(BackendError),
+    /// The measuring backend does not work on this machine.
     #[error(transparent)]
     Gate(BackendError),
     /// The source gives no media, or no more; the media so far was sound.
