@@ -110,12 +110,10 @@ pub struct AdmissionId(u64);
 media::named! {
     /// Kind of limit that a single request can exceed.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[allow(missing_docs, reason = "the text of each says it")]
     pub enum LimitKind {
-        /// Bytes of pictures in flight.
         Pictures = "bytes of pictures",
-        /// Tokens in flight.
         Tokens = "tokens",
-        /// Tokens per day.
         DayTokens = "tokens of a day",
         /// Bytes of answers held for one caller.
         Answers = "bytes of answers",
