@@ -67,11 +67,25 @@ impl DecodeError {
     /// Returns the error kind, which decides the answer to the caller.
     pub fn kind(&self) -> ErrorKind {
         match self {
+            DecodeError::Empty
+            | DecodeError::NestedResource(_)
+            | DecodeError::DamagedHeader { .. }
+            | DecodeError::NoVideoStream(_)
+            | DecodeError::TooManyStreams { .. }
+            | DecodeError::PictureTooLarge { .. }
+            | DecodeError::TooManyPixels { .. }
+            | DecodeError::NothingDecoded(_)
+            | DecodeError::DamagedUnit(_)
+            | DecodeError::NoKeyframe
+            | DecodeError::PastEnd(_)
+            | DecodeError::BeforeStart(_)
+            | DecodeError::UnsupportedContainer(_)
+            | DecodeError::UnsupportedCodec(_)
+            | DecodeError::UnsupportedPixelFormat(_) => ErrorKind::InvalidInput,
             DecodeError::TooManyBytes { .. } => ErrorKind::Unsupported,
             DecodeError::WrongCodec { .. } | DecodeError::Libav { .. } => ErrorKind::Internal,
             DecodeError::Input(_) => ErrorKind::Unavailable,
             DecodeError::Thread(_) => ErrorKind::Exhausted,
-            _ => ErrorKind::InvalidInput,
         }
     }
 }

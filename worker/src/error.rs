@@ -149,6 +149,19 @@ impl WorkerError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             WorkerError::Fault(fault) => fault.kind(),
+            WorkerError::NotAFile
+            | WorkerError::Refused(_)
+            | WorkerError::MemoryLimit { .. }
+            | WorkerError::ThreadLimit(_)
+            | WorkerError::FirstFrameTimeout(_)
+            | WorkerError::Stalled(_)
+            | WorkerError::WallClock(_)
+            | WorkerError::ProcessorTime
+            | WorkerError::OutputBudget { .. }
+            // A decoder crashes or is taken over because of the media that it was given.
+            | WorkerError::Killed { .. }
+            | WorkerError::Exited { .. }
+            | WorkerError::Protocol(_) => ErrorKind::InvalidInput,
             WorkerError::Spawn(_)
             | WorkerError::Sandbox(_)
             | WorkerError::Io(_)
@@ -159,8 +172,6 @@ impl WorkerError {
             WorkerError::Backlog { .. } => ErrorKind::Exhausted,
             WorkerError::Cancelled => ErrorKind::Cancelled,
             WorkerError::Listener => ErrorKind::Internal,
-            // The media is at fault: a decoder crashes or is taken over because of it too.
-            _ => ErrorKind::InvalidInput,
         }
     }
 }
