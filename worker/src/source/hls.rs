@@ -26,6 +26,7 @@ use crate::JobFault;
 
 /// Most playlists from the first to the one with segments.
 pub const PLAYLISTS_MAX: usize = 3;
+/// Most bytes of a playlist.
 pub const PLAYLIST_BYTES_MAX: u64 = 4 << 20;
 /// Segments before the end of a live playlist at which reading starts (RFC 8216 6.3.3).
 const LIVE_SEGMENTS: u64 = 3;
