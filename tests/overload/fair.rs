@@ -78,6 +78,6 @@ fn given(
         tally
     });
     world.runtime.block_on(steady.finished());
-    world.rest();
+    world.settle();
     tally
 }

@@ -82,14 +82,19 @@ impl World {
     /// Waits until nothing is under way, and where tests are long until the server has given memory back, which it does once a
     /// minute; returns the memory that it has then, in kB.
     pub fn rest(&self) -> u64 {
+        self.settle();
+        std::thread::sleep(sized(Duration::ZERO, Duration::from_secs(62)));
+        self.server.memory_kb("RssAnon")
+    }
+
+    /// Waits until nothing of a flood is left.
+    pub fn settle(&self) {
         for series in ["service_live_sessions", "service_event_streams", BOUNDED[0].0] {
             wait_until(series, || self.server.metric(series) == 0.0);
         }
         // Those of the floods close when nothing has used them for a while.
         let connections = "service_connections";
         wait_until(connections, || self.server.metric(connections) < 64.0);
-        std::thread::sleep(sized(Duration::ZERO, Duration::from_secs(62)));
-        self.server.memory_kb("RssAnon")
     }
 
     /// Probes of health until `until`, twenty a second whatever becomes of those before them; by a thread of its own, as
