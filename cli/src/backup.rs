@@ -5,7 +5,7 @@
 //! while it changes, until it opens; last the files that events name, which are written before the events.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, HashMap},
     ffi::{OsStr, OsString},
     fs::{self, DirBuilder, File},
     io::{self, Read},
@@ -198,8 +198,7 @@ impl Backup<'_> {
     /// Updates the copy of the journal; returns false if nothing had changed.
     fn journal(&mut self, known: &mut HashMap<OsString, State>) -> Result<bool, CliError> {
         let folder = Path::new("log/journal");
-        let names: BTreeSet<OsString> = names(&self.from.join(folder))?.into_iter().collect();
-        let mut is_changed = false;
+        let (names, mut is_changed) = (names(&self.from.join(folder))?, false);
         for name in &names {
             let file = folder.join(name);
             let Ok(state) = fs::metadata(self.from.join(&file)).map(|found| State::of(&found))
@@ -211,8 +210,8 @@ impl Backup<'_> {
                 is_changed = true;
             }
         }
-        let gone: Vec<OsString> =
-            known.keys().filter(|name| !names.contains(*name)).cloned().collect();
+        let is_gone = |name: &&OsString| names.binary_search(name).is_err();
+        let gone: Vec<OsString> = known.keys().filter(is_gone).cloned().collect();
         for name in gone {
             known.remove(&name);
             let path = self.to.join(folder).join(name);

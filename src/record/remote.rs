@@ -144,7 +144,7 @@ pub struct RemoteSources {
     pub config: RemoteConfig,
 }
 
-/// First error of a job's connections.
+/// First error of a job's connections; those that follow from it are dropped.
 type Cause = Arc<OnceLock<RemoteError>>;
 
 /// Context of a job that reads a remote source.

@@ -118,7 +118,7 @@ fn check_that_bob_sees_nothing(server: &Server, path: &str, name: &str) {
     assert_eq!((listed.status, &listed.json()["files"]), (200, &json!([])));
 }
 
-/// What is no media file is refused and leaves nothing.
+/// Checks that a body that is no media file is refused and leaves nothing.
 fn check_refused(server: &Server, dir: &Path) {
     let clip = clip_bytes("motion.mp4");
     let named = "name=\"file\"; filename=\"a.mp4\"";

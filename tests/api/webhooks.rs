@@ -180,7 +180,7 @@ fn what_a_webhook_may_be_is_checked_when_it_is_made_and_at_every_delivery() {
     }
 }
 
-/// What a webhook may be is checked when it is made; the receiver's address is none that this server may reach.
+/// Checks the bounds of a webhook when it is made; the receiver's address is none that this server may reach.
 fn check_refused(server: &Server, run: &str, receiver: &Receiver) {
     let table = [
         (json!({}), "url", "is required"),

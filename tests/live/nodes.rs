@@ -29,7 +29,7 @@ struct Fleet {
     setups: [Setup; 3],
     servers: [Server; 3],
     proxy: Proxy,
-    /// What clients see of them.
+    /// The proxy, as clients see it.
     front: Server,
 }
 

@@ -264,7 +264,7 @@ impl Server {
         Server { child, guest, ..Server::at(format!("http://{addr}"), Client::builder()) }
     }
 
-    /// What answers at `base`, such as a proxy, to this client.
+    /// Takes another program that answers at `base`, such as a proxy, for a server.
     pub fn at(base: String, client: ClientBuilder) -> Server {
         // Whoever tests first installs it.
         rustls::crypto::aws_lc_rs::default_provider().install_default().ok();

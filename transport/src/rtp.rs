@@ -8,6 +8,7 @@
 mod clock;
 mod depacketize;
 mod frame_assembler;
+#[cfg(any(test, fuzzing))]
 pub mod fuzz;
 mod jitter_buffer;
 mod jitter_estimate;

@@ -13,6 +13,7 @@ mod endpoint;
 mod error;
 mod event_loop;
 mod fingerprint;
+#[cfg(any(test, fuzzing))]
 pub mod fuzz;
 mod ice;
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! What a run's events tell on request: its analyses, its answered chunks (frames, for a live session) in order, and
-//! the wall-clock starts of its streams.
+//! Contents of a run's events, read on request: its analyses, its answered chunks (frames, for a live session) in
+//! order, and the wall-clock starts of its streams.
 //!
 //! Each event is read once, and what it tells is kept: two numbers per chunk.
 
