@@ -272,7 +272,8 @@ impl FrameAssembler {
         self.ready.push_back(ReceivedUnit { access_unit, last_packet_at, captured_at });
     }
 
-    /// Checks the invariants after every step, for tests and fuzzers.
+    /// Checks the invariants after every step.
+    #[cfg(any(test, fuzzing))]
     pub(super) fn check(&self) {
         assert!(self.ready.len() <= READY_MAX, "{} units", self.ready.len());
         let bytes: usize = self.ready.iter().map(|unit| unit.access_unit.data.len()).sum();

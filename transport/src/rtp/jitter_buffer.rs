@@ -350,7 +350,8 @@ impl JitterBuffer {
         due
     }
 
-    /// Checks the invariants after every step, for tests and fuzzers.
+    /// Checks the invariants after every step.
+    #[cfg(any(test, fuzzing))]
     pub(super) fn check(&self) {
         assert!(self.slots.len() <= HELD_MAX, "{} slots", self.slots.len());
         assert!(self.bytes <= BYTES_MAX, "{} bytes", self.bytes);

@@ -255,7 +255,8 @@ impl RtpReceiver {
         self.request = Some(Request { at, then: REQUEST_FIRST });
     }
 
-    /// Checks the invariants after every step, for tests and fuzzers.
+    /// Checks the invariants after every step.
+    #[cfg(any(test, fuzzing))]
     pub(super) fn check(&self) {
         self.jitter.check();
         self.assembler.check();

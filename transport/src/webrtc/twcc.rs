@@ -15,8 +15,6 @@ pub(super) const EVERY: Duration = Duration::from_millis(100);
 const KEPT: Duration = Duration::from_millis(500);
 /// Most packets covered by one report, lost ones included.
 pub(super) const NAMED_MAX: usize = 400;
-/// Most bytes of one report, which fits a datagram: two per arrival time, and two per seven statuses.
-pub(super) const REPORT_BYTES_MAX: usize = 8 + 2 * NAMED_MAX + 2 * NAMED_MAX.div_ceil(7);
 /// Most arrivals kept: as many as a session may send in half a second.
 const KEPT_MAX: usize = 4096;
 /// Step from the highest number beyond which the count has restarted.
