@@ -7,14 +7,14 @@ use std::{
     process::{Child, Command, Output, Stdio},
     sync::{
         Arc,
-        atomic::{AtomicU8, AtomicU32, Ordering},
+        atomic::{AtomicU8, Ordering},
     },
     time::{Duration, Instant},
 };
 
 use tempfile::TempDir;
 
-use super::on_thread;
+use super::{free_address, on_thread};
 
 /// Password of the cluster's one user: must show up nowhere.
 const PASSWORD: &str = "hush-hush-hush";
@@ -38,7 +38,7 @@ impl Drop for Postgres {
 impl Postgres {
     pub fn stopped() -> Postgres {
         let dir = tempfile::tempdir().expect("a directory");
-        let port = free_port();
+        let port = free_address().port();
         let cluster =
             Postgres { dir, programs: programs(), port, child: None, is_encrypted: false };
         std::fs::write(cluster.dir.path().join("password"), PASSWORD).expect("written");
@@ -178,14 +178,6 @@ impl Postgres {
             }
         }
     }
-}
-
-/// A port that the system gives nobody who asks for any, so that it is free until it is used.
-fn free_port() -> u16 {
-    static CLUSTERS: AtomicU32 = AtomicU32::new(0);
-    let first = std::process::id() * 16 + CLUSTERS.fetch_add(1, Ordering::Relaxed);
-    let mut ports = (first..).map(|number| 10_000 + (number % 20_000) as u16);
-    ports.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).expect("a free port")
 }
 
 /// The database behind `port`.

@@ -1,8 +1,9 @@
 //! Processes and threads that a test starts beside itself.
 
 use std::{
-    net::{SocketAddr, TcpListener},
+    net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket},
     process::Child,
+    sync::atomic::{AtomicU32, Ordering},
 };
 
 /// A process that is killed when dropped; it may have ended before.
@@ -20,8 +21,16 @@ pub fn on_thread(name: &str, work: impl FnOnce() + Send + 'static) {
     std::thread::Builder::new().name(name.to_owned()).spawn(work).expect("a thread");
 }
 
-/// An address of this machine that nobody listens on yet.
+/// An address of this machine with a port that is free for TCP and UDP, and that the system gives nobody who asks for
+/// any port: it stays free until it is used.
 pub fn free_address() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("bound")
+    static GIVEN: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let number = std::process::id() * 64 + GIVEN.fetch_add(1, Ordering::Relaxed);
+        let port = 10_000 + (number % 20_000) as u16;
+        let anywhere = (Ipv4Addr::UNSPECIFIED, port);
+        if TcpListener::bind(anywhere).is_ok() && UdpSocket::bind(anywhere).is_ok() {
+            return (Ipv4Addr::LOCALHOST, port).into();
+        }
+    }
 }
