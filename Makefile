@@ -81,8 +81,9 @@ lint: ## Fail on a compiler or clippy warning, with HTTP/3 and without, with wgp
 
 overload: ## Minutes of more than the server can do: refusals, latencies, memory and fairness, as tables and JSON in target/overload
 	@deploy/setup.sh test && deploy/fetch-clips.sh
+	@$(MAKE) --no-print-directory release-server
 	$(CARGO) build --locked -q --workspace --bins
-	SIGHTLINE_TEST_LONG=1 SIGHTLINE_OVERLOAD_OUT=target/overload $(CARGO) test --locked -q --workspace --test system -- --nocapture --test-threads=1 overload::
+	SIGHTLINE_TEST_LONG=1 SIGHTLINE_OVERLOAD_OUT=target/overload SIGHTLINE_TEST_SERVER=$(CURDIR)/target/release/sightline-server $(CARGO) test --locked -q --workspace --test system -- --nocapture --test-threads=1 overload::
 
 fuzz: ## Fuzz every parser of bytes from outside, or ONLY one, under AddressSanitizer, SECONDS=60 each; finds lie in fuzz/artifacts
 	@deploy/setup.sh build

@@ -183,9 +183,10 @@ impl Setup {
     }
 
     pub fn command(&self) -> Command {
-        let server = env!("CARGO_BIN_EXE_sightline-server");
+        let server = setting("SIGHTLINE_TEST_SERVER")
+            .unwrap_or_else(|| env!("CARGO_BIN_EXE_sightline-server").into());
         let mut command = match (&self.mounts, self.disk) {
-            (None, None) => Command::new(server),
+            (None, None) => Command::new(&server),
             (None, Some(disk)) => {
                 let mut command = mounts::namespace_of(disk);
                 command.arg(server);
