@@ -1,4 +1,4 @@
-"""Writes descriptor.onnx: a picture's layout of light, colour, contrast and edges as 256 numbers.
+"""Writes descriptor.onnx: a picture's layout of light, colour, contrast and edges as 257 numbers.
 
 Nothing in it is trained, so it has no licence of its own and no taste. Each block is made insensitive
 to gain by dividing by its own length, softly: below `floor` a block fades instead of turning noise
