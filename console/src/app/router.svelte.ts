@@ -1,4 +1,4 @@
-/** Five routes over the history API. The whole state of a view is in its address; the page learns from its own where it is mounted. */
+/** The routes over the history API. The whole state of a view is in its address; the page learns from its own where it is mounted. */
 import { build, parse, type Query, type Route } from './address';
 
 /** Path that the page is mounted at, with a slash at its end. Built modules lie in its `assets/`. */
