@@ -334,7 +334,7 @@ fn shellcheck_has_nothing_to_say_about_a_script() {
     }
     let checked = match Command::new("shellcheck").args(&scripts).output() {
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            return skip::skip("shellcheck of the scripts", "make setup installs shellcheck");
+            return skip::skip("shellcheck of the scripts", "deploy/setup.sh test installs it");
         }
         checked => checked.expect("shellcheck starts"),
     };

@@ -32,7 +32,7 @@ fn select_program() -> (Supervisor, DecodeSelection) {
     select(decode, gate, None).expect("ffmpeg decodes")
 }
 
-/// Path of the system's ffmpeg, which `make setup` installs.
+/// Path of the system's ffmpeg, which `deploy/setup.sh test` installs.
 pub fn ffmpeg() -> PathBuf {
     let found = Command::new("sh").args(["-c", "command -v ffmpeg"]).output().expect("a shell");
     PathBuf::from(String::from_utf8_lossy(&found.stdout).trim())

@@ -38,7 +38,7 @@ impl Server {
         let mut said = String::new();
         let stdout = child.stdout.take().expect("piped");
         BufReader::new(stdout).read_line(&mut said).expect("readable");
-        let port = said.trim().parse().expect("a port: make setup installs what it needs");
+        let port = said.trim().parse().expect("a port: deploy/setup.sh test installs the camera");
         Server { child, port }
     }
 
