@@ -36,7 +36,7 @@ pub const KEY_BYTES: RangeInclusive<usize> = 1..=255;
 pub struct IdempotencyKey {
     /// A repetition with the same key within a day gets the first answer and has no effect. A
     /// refused request (4xx) leaves its key free. A principal with 4096 keys of the last day, or 64
-    /// MiB of answers, gets 503 for a new key.
+    /// MiB of answers, gets 429 for a new key.
     #[param(rename = "idempotency-key", min_length = 1, max_length = 255, pattern = "^[!-~]+$")]
     idempotency_key: Option<String>,
 }
