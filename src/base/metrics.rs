@@ -276,9 +276,9 @@ impl Default for Metrics {
 
 /// Methods, and statuses that the server returns; any other is counted as [`OTHER`].
 const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
-const STATUSES: [u16; 31] = [
+const STATUSES: [u16; 32] = [
     200, 201, 202, 204, 206, 301, 302, 304, 400, 401, 403, 404, 405, 406, 408, 409, 410, 411, 412,
-    413, 415, 416, 422, 428, 429, 431, 500, 501, 502, 503, 504,
+    413, 415, 416, 421, 422, 428, 429, 431, 500, 501, 502, 503, 504,
 ];
 const OTHER: &str = "other";
 
