@@ -62,7 +62,7 @@ pub struct FeedbackCreated {
 #[utoipa::path(
     post, path = "/v1/runs/{id}/feedback", operation_id = "submitFeedback", tag = "feedback",
     request_body = FeedbackRequest,
-    responses((status = 200, description = "Kept", body = FeedbackCreated)),
+    responses((status = 200, description = "Stored", body = FeedbackCreated)),
 )]
 pub async fn submit(
     OwnedRun(app, caller, run): OwnedRun,

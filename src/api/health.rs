@@ -14,7 +14,7 @@ pub struct Liveness {
 /// Return 200 while the server answers.
 #[utoipa::path(
     get, path = "/v1/health", operation_id = "health", tag = "server", security(()),
-    responses((status = 200, description = "It does", body = Liveness)),
+    responses((status = 200, description = "The server answers", body = Liveness)),
 )]
 pub async fn health() -> Json<Liveness> {
     Json(Liveness { status: "ok" })
@@ -52,8 +52,8 @@ struct MissingTool {
 #[utoipa::path(
     get, path = "/v1/ready", operation_id = "ready", tag = "server",
     responses(
-        (status = 200, description = "It can", body = Readiness),
-        (status = 503, description = "It cannot, and why", body = Readiness,
+        (status = 200, description = "Ready", body = Readiness),
+        (status = 503, description = "Not ready, for these `reasons`", body = Readiness,
          headers(("retry-after" = u32, description = "Seconds after which to ask again"))),
     ),
 )]

@@ -151,7 +151,7 @@ struct RunInteractions {
 #[utoipa::path(
     get, path = "/v1/runs/{id}/interactions", operation_id = "getInteractions", tag = "timeline",
     params(InteractionsQuery, PageQuery),
-    responses((status = 200, description = "What they said", body = RunInteractions), FailureResponse<503>),
+    responses((status = 200, description = "The answers", body = RunInteractions), FailureResponse<503>),
 )]
 pub async fn list(
     OwnedRun(app, caller, run): OwnedRun,

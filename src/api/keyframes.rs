@@ -131,7 +131,7 @@ declared!(StillQuery { max_edge });
             ("etag" = String, description = "The hash of the still, and the edge, in quotes"),
             ("cache-control" = String, description = "Private and immutable"),
         )),
-        (status = 304, description = "The caller has it"),
+        (status = 304, description = "Not modified: the caller has this version"),
         FailureResponse<412>, FailureResponse<503>,
     ),
 )]

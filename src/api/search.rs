@@ -88,7 +88,7 @@ pub struct SearchResult {
     scanned: u64,
     /// Number of descriptions that contain the query.
     total_hits: u64,
-    /// First hits, by `seq`.
+    /// First hits in the order of `seq`, oldest first.
     hits: Vec<SearchHit>,
     /// Number of damaged events that the search leaves out, each of which may be a hit; absent if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -74,7 +74,7 @@ fn told(error: SourceError) -> ApiError {
         (status = 206, description = "The bytes of the range", content_type = "*/*", body = schema_types::Bytes, headers(
             ("content-range" = String, description = "Which bytes, and of how many"),
         )),
-        (status = 304, description = "The caller has it"),
+        (status = 304, description = "Not modified: the caller has this version"),
         FailureResponse<412>, FailureResponse<416>, FailureResponse<503>,
     ),
 )]

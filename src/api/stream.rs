@@ -63,7 +63,7 @@ fn asked(app: &App, headers: &HeaderMap, params: &RawParams) -> ApiResult<(Seq, 
     params(StreamQuery, Resume),
     responses(
         (status = 200, description = "The events", content_type = "text/event-stream", body = String),
-        (status = 204, description = "The run has ended, and the caller knows of everything"),
+        (status = 204, description = "The run has ended, and the caller has all its events"),
         FailureResponse<429>, FailureResponse<503>,
     ),
 )]
@@ -78,8 +78,8 @@ pub async fn of_run(
 
 /// Follow the events of all runs of the caller, later ones included.
 ///
-/// As the stream of a run, but events name their run, a deleted run shows only its deletion, and the
-/// stream does not end.
+/// Differs from the stream of a run: events name their run, of a deleted run only its deletion is sent, and
+/// the stream does not end.
 #[utoipa::path(
     get, path = "/v1/events/stream", operation_id = "followEvents", tag = "timeline",
     params(StreamQuery, Resume),

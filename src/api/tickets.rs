@@ -63,7 +63,7 @@ pub struct MediaTicket {
 
 /// Create a ticket that opens source, clips and stills of a run for ten minutes, as `?ticket=`.
 ///
-/// The ticket replaces the key. It ends with the run, and with the server's process.
+/// The ticket replaces the key. It also ends when the run is deleted or the server stops.
 #[utoipa::path(
     post, path = "/v1/runs/{id}/media-ticket", operation_id = "createMediaTicket", tag = "runs",
     responses((status = 200, description = "The ticket", body = MediaTicket), FailureResponse<503>),

@@ -341,7 +341,7 @@ pub struct RedeliverResult {
     post, path = "/v1/runs/{id}/webhooks/{webhook_id}/redeliver",
     operation_id = "redeliverDeadLetters", tag = "webhooks",
     responses(
-        (status = 200, description = "They are sent again", body = RedeliverResult),
+        (status = 200, description = "The redelivery has begun", body = RedeliverResult),
         FailureResponse<503>,
     ),
 )]

@@ -61,8 +61,8 @@ pub fn accepted() -> impl Iterator<Item = (HeaderName, HeaderValue)> {
     responses(
         (status = 201, description = "The answer", body = String, content_type = "application/sdp"),
         (status = 400, description = "An offer or attach config that cannot be read", body = String, content_type = "text/plain"),
-        (status = 409, description = "As many runs of the caller are active as may be", body = String, content_type = "text/plain"),
-        (status = 422, description = "No video codec that is served", body = String, content_type = "text/plain"),
+        (status = 409, description = "The caller has the maximum number of active runs", body = String, content_type = "text/plain"),
+        (status = 422, description = "The offer has no video codec that the server decodes", body = String, content_type = "text/plain"),
         (status = 503, description = "No capacity", body = String, content_type = "text/plain"),
     ),
 )]
@@ -174,16 +174,15 @@ pub struct PromptApplied {
 
 /// Change the prompt for a session's pictures.
 ///
-/// Holds for every worker of the session from its next question on.
+/// Applies to the pictures and clips that the session's models are asked about next.
 #[utoipa::path(
     patch, path = "/v1/stream/whip/{sess}/prompt", operation_id = "whipUpdatePrompt", tag = "live",
     request_body = PromptUpdate,
     responses(
-        (status = 200, description = "It holds", body = PromptApplied),
+        (status = 200, description = "The prompt in use", body = PromptApplied),
         (status = 400, description = "A prompt or schema that cannot be used", body = String, content_type = "text/plain"),
         (status = 404, description = "No such session of the caller's", body = String, content_type = "text/plain"),
         (status = 409, description = "The session has ended", body = String, content_type = "text/plain"),
-        (status = 503, description = "It cannot be taken now", body = String, content_type = "text/plain"),
     ),
 )]
 pub async fn prompt(

@@ -71,7 +71,7 @@ struct BatchItem {
     post, path = "/v1/infer/batch", operation_id = "inferBatch", tag = "work",
     params(super::super::idempotency::IdempotencyKey),
     request_body = BatchRequest,
-    responses((status = 200, description = "What became of each", body = BatchResult), FailureResponse<409>, FailureResponse<503>),
+    responses((status = 200, description = "The result of each request", body = BatchResult), FailureResponse<409>, FailureResponse<503>),
 )]
 pub async fn infer_batch(Call(app, caller): Call, body: JsonBody) -> ApiResult<Json<BatchResult>> {
     let catalog = app.inference.catalog_for(&body.models()).await;

@@ -56,7 +56,7 @@ pub async fn dead_letters(webhook: OwnedWebhook) -> ApiResult<Json<DeadLetterLis
     post, path = "/v1/webhooks/{webhook_id}/redeliver",
     operation_id = "redeliverDeadLettersOfAll", tag = "webhooks",
     responses(
-        (status = 200, description = "They are sent again", body = RedeliverResult),
+        (status = 200, description = "The redelivery has begun", body = RedeliverResult),
         FailureResponse<404>, FailureResponse<503>,
     ),
 )]
