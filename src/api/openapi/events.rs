@@ -39,7 +39,7 @@ impl<const WITH_RUN: bool> PartialSchema for Envelope<WITH_RUN> {
         let kinds = EventKind::ALL.iter().map(|kind| {
             let name =
                 ObjectBuilder::new().schema_type(Type::String).enum_values(Some([kind.as_str()]));
-            let seq = described(u64::schema(), &["Position in the server's one order; a cursor"]);
+            let seq = described(u64::schema(), &["Position in the log of the server; a cursor"]);
             let at = &["Wall-clock time of the append, epoch milliseconds"];
             let mut envelope = ObjectBuilder::new()
                 .property("seq", seq)
@@ -151,14 +151,14 @@ impl MemberSink<TokenCounts> for Members {
 
 impl MemberSink<Zones> for Members {
     fn member(&mut self, zones: Member) {
-        let only = &["True where movement outside of the zones did not count."];
+        let only = &["True if motion outside of the zones is ignored."];
         self.watched(zones, only);
     }
 }
 
 impl MemberSink<Option<Zones>> for Members {
     fn member(&mut self, zones: Member) {
-        let only = &["True where movement outside of them did not count."];
+        let only = &["True if motion outside of them is ignored."];
         self.watched(zones, only);
     }
 }

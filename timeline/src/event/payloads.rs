@@ -68,22 +68,22 @@ events! {
         height: u32,
         // Name of the sample layout.
         pixel_format: String,
-        /// The decoder really used, such as `software:h264`; several joined by `+`.
+        /// Decoder that was used, such as `software:h264`; several are joined by `+`.
         @optional decoder: Option<String>,
-        /// Reason that the backend asked first did not decode all of it.
+        /// Reason why the preferred backend did not decode all of it.
         @optional decoder_fallback: Option<String>,
         /// The source ended early or is damaged.
         @optional truncated: bool,
-        /// Reason that it is truncated.
+        /// Reason why it is truncated.
         @optional reason: Option<String>,
-        /// Thresholds that it was recorded with; in events of older servers only where its caller chose them.
+        /// Thresholds of the recording; in events of older servers only if the caller chose them.
         @optional gate: Option<GateConfig>,
-        /// Zones that were watched; absent where there are none. Older servers wrote their names alone.
+        /// Watched zones; absent if there are none. Older servers wrote only their names.
         @flat zones: Zones,
-        /// Epoch milliseconds of its first picture: from the container or, where the source is live, the sender's
-        /// reports, else its arrival; null where that is unknown, absent in events of older servers.
+        /// Epoch milliseconds of its first picture: from the container or, if the source is live, the sender's
+        /// reports, else its arrival; null if unknown, absent in events of older servers.
         @optional wall_start_ms: Option<Option<WallTime>>,
-        /// One object a frame.
+        /// One object per frame.
         signals: Signals,
     }
 
@@ -101,11 +101,11 @@ events! {
         mode: Option<String>,
         model: String,
         markers: u64,
-        /// Id that its markers carry too; absent where that was before analyses had names.
+        /// Id that its markers have too; absent in events of older servers.
         @optional analysis_id: Option<AnalysisId>,
-        /// Thresholds that it used; absent likewise.
+        /// Thresholds of the analysis; absent in events of older servers.
         @optional gate: Option<GateConfig>,
-        /// Zones in place of those of the recording; absent where it used these.
+        /// Zones in place of those of the recording; absent if it used those.
         @flat zones: Option<Zones>,
     }
 
@@ -114,7 +114,7 @@ events! {
         request_id: RequestId,
         stream_id: StreamId,
         chunk_index: u64,
-        /// The backend that answered, or failed last; null when none was asked.
+        /// Backend that answered, or failed last; null if none was asked.
         provider: Option<String>,
         // True if a backend other than the first answered.
         provider_fallback_used: bool,
@@ -127,20 +127,20 @@ events! {
         // One line.
         summary: String,
         description: String,
-        /// Null when the model said nothing of it.
+        /// Null if the model gave none.
         confidence: Option<Score>,
         // Text of the model.
         raw_output: String,
-        /// The object in it, where the reasoning gave an `output_schema`.
+        /// The object in `raw_output`, if the request had an `output_schema`.
         @optional output: Option<JsonText>,
         @flat tokens: TokenCounts,
         // Time from request to answer.
         inference_latency_ms: u64,
-        /// Pass that answered, or failed; absent when no backend was asked.
+        /// Pass that answered, or failed; absent if no backend was asked.
         @optional tier: Option<Pass>,
-        /// The model that answered, or was to; absent likewise.
+        /// Model that answered, or was to answer; absent if no backend was asked.
         @optional model: Option<String>,
-        /// Requests that backends were sent for it.
+        /// Number of requests sent to backends for it.
         @optional attempts: Option<u32>,
         /// Name and version of the prompt.
         @optional prompt_version: Option<String>,
@@ -148,11 +148,11 @@ events! {
         @optional start_pts_ms: Option<i64>,
         /// Media time of the chunk's last frame.
         @optional end_pts_ms: Option<i64>,
-        /// The event whose description this repeats; there where the chunk shows nothing new and no
-        /// backend was asked.
+        /// Event whose description this repeats, if the chunk shows nothing new, so that no backend was
+        /// asked.
         @optional reused_from_seq: Option<Seq>,
         @optional index_name: Option<Label>,
-        /// The description was cut to fit.
+        /// True if the description was truncated.
         @optional truncated: bool,
     }
 
@@ -195,13 +195,13 @@ events! {
         @optional completion_tokens: Option<u64>,
         /// Tokens of hidden reasoning.
         @optional thinking_tokens: Option<u64>,
-        /// All of them, failed attempts included.
+        /// All tokens, those of failed attempts included.
         @optional total_tokens: Option<u64>,
         // Time from the first request to the answer.
         @optional inference_latency_ms: Option<u64>,
         /// `first`: a direct inference has one pass.
         @optional tier: Option<Pass>,
-        /// Requests that backends were sent.
+        /// Number of requests sent to backends.
         @optional attempts: Option<u32>,
     }
 
@@ -214,9 +214,9 @@ events! {
         frames: u64,
         markers: u64,
         index_name: Option<Label>,
-        /// Null where the run ended without a reasoning.
+        /// Null if the run ended without a reasoning.
         semantic: Option<SemanticOutcome>,
-        /// Reason for which the service ended it itself: `idle`; absent otherwise.
+        /// Reason why the server ended the run itself: `idle`; absent otherwise.
         @optional reason: Option<String>,
     }
 
@@ -232,7 +232,7 @@ events! {
     /// The run was given another label.
     RunLabelled as RunLabelledPayload {
         request_id: RequestId,
-        /// Null where it has none from now on.
+        /// Null if the label was removed.
         label: Option<Label>,
     }
 
@@ -260,7 +260,7 @@ events! {
         @optional truncated: bool,
     }
 
-    /// Nine tenths of the owner's tokens of the day are spent or set aside for requests under way.
+    /// Nine tenths of the owner's tokens of the day are spent, or reserved for requests in progress.
     TokenBudgetLow as TokenBudgetLowPayload {
         // Request that spent the tokens or was refused.
         request_id: RequestId,
@@ -272,19 +272,19 @@ events! {
         limit_tokens: u64,
     }
 
-    /// A live source that was lost is there again.
+    /// A live source that was lost is connected again.
     SourceReconnected as SourceReconnectedPayload {
         request_id: RequestId,
         stream_id: StreamId,
-        /// Number of the first frame behind the gap.
+        /// Number of the first frame after the gap.
         frame_index: u64,
         /// Media time of that frame.
         pts_ms: i64,
-        /// Time without a frame, by the clock.
+        /// Wall-clock time without a frame, milliseconds.
         gap_ms: u64,
-        /// Connections that were tried.
+        /// Number of connection attempts.
         attempts: u32,
-        /// Reason that the source was lost.
+        /// Reason why the source was lost.
         reason: String,
     }
 }
@@ -310,7 +310,7 @@ payloads! {
         @optional tenant_id: Option<String>,
     }
 
-    /// An action was asked for.
+    /// An action was requested.
     RequestMarkerPayload as RequestedPayload {
         request_id: RequestId,
     }
@@ -363,7 +363,7 @@ payloads! {
     #[derive(Default)]
     FindingPayload as FindingPayload {
         @optional session_id: Option<SessionId>,
-        /// Number of the frame; of a clip that of the first.
+        /// Number of the frame; of a clip, that of its first frame.
         frame_index: u64,
         /// Media time.
         pts_ms: i64,
@@ -376,23 +376,23 @@ payloads! {
         @optional summary: Option<String>,
         @optional event_type: Option<EventType>,
         @optional object_label: Option<String>,
-        /// Reason that there is no answer, or none of a second pass.
+        /// Reason why there is no answer, or none of a second pass.
         @optional semantic_error: Option<String>,
-        /// The backend that answered, or failed last.
+        /// Backend that answered, or failed last.
         @optional provider: Option<String>,
-        /// The model that answered, or was to.
+        /// Model that answered, or was to answer.
         @optional model: Option<String>,
-        /// Tokens that the description took; absent where it was reused.
+        /// Tokens of the description; absent if it was reused.
         @optional total_tokens: Option<u64>,
         @optional completion_tokens: Option<u64>,
         @optional inference_latency_ms: Option<u64>,
-        /// Requests that backends were sent.
+        /// Number of requests sent to backends.
         @optional attempts: Option<u32>,
         @optional prompt_version: Option<String>,
-        /// The event whose description this repeats.
+        /// Event whose description this repeats.
         @optional reused_from_seq: Option<Seq>,
         @optional index_name: Option<Label>,
-        /// The description was cut to fit.
+        /// True if the description was truncated.
         @optional truncated: bool,
     }
 }
