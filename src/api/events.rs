@@ -106,7 +106,7 @@ fn read(timeline: &Timeline, run: &Arc<Run>, wanted: &Wanted) -> ApiResult<Page>
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct EventsQuery {
-    /// First event that may be in the answer; `cursor` takes precedence.
+    /// Lowest `seq` in the answer; `cursor` takes precedence.
     #[param(inline)]
     from_seq: Option<FromSeq>,
     /// Only events of this kind.
@@ -178,7 +178,7 @@ struct QueryRequest {
     run_id: schema_types::RunId,
     /// Only events of this kind.
     kind: Option<schema_types::EventKind>,
-    /// First event that may be in the answer; 0 when missing.
+    /// Lowest `seq` in the answer; 0 when missing.
     #[schema(inline)]
     from_seq: Option<FromSeq>,
     /// Maximum number of events; 1000 when missing.
