@@ -25,7 +25,8 @@ struct Interaction {
     /// Media time of the chunk's last frame; null for events of an older server.
     #[schema(required = true)]
     end_pts_ms: Option<i64>,
-    /// Event type; null if the model named none.
+    /// Event type of the model or, for a chunk whose model named none, of the gate; null for a live description
+    /// whose model named none.
     #[schema(required = true)]
     event_type: Option<String>,
     #[schema(required = true)]
@@ -36,7 +37,7 @@ struct Interaction {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = schema_types::AnyObject)]
     output: Option<Box<RawValue>>,
-    /// Confidence; null if the model gave none.
+    /// Confidence; if the model gave none, null for a chunk and 0 for a live description.
     #[schema(required = true)]
     confidence: Option<schema_types::Fraction>,
     /// Backend that answered.

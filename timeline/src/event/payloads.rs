@@ -369,7 +369,7 @@ payloads! {
         pts_ms: i64,
         /// Media time of a clip's last picture.
         @optional end_pts_ms: Option<i64>,
-        // Confidence of the model or of the gate.
+        /// Confidence of the model or of the gate; 0 if a model gave none.
         confidence: Score,
         description: String,
         // One line.
