@@ -59,14 +59,15 @@ events! {
         stream_id: StreamId,
         sampling_policy: SamplingPolicy,
         source_fps: Option<FrameRate>,
-        // Analysed frames per second.
+        /// Analysed frames per second.
         sample_fps: Option<FrameRate>,
-        // Number of frames analysed.
+        /// Number of analysed frames.
         decoded_frames: u64,
-        // Columns and rows of the first picture.
+        /// Width of the first picture, pixels.
         width: u32,
+        /// Height of the first picture, pixels.
         height: u32,
-        // Name of the sample layout.
+        /// Layout of the decoded samples, such as `yuv420p`.
         pixel_format: String,
         /// Decoder that was used, such as `software:h264`; several are joined by `+`.
         @optional decoder: Option<String>,
@@ -92,9 +93,9 @@ events! {
         request_id: RequestId,
         stream_id: StreamId,
         frames: u64,
-        // Frames per window.
+        /// Number of frames in a metadata window.
         window_size: u32,
-        // Length of a segment of metadata.
+        /// Length of a metadata segment, milliseconds.
         segment_ms: u32,
         sampling_policy: SamplingPolicy,
         sample_fps: Option<FrameRate>,
@@ -116,25 +117,25 @@ events! {
         chunk_index: u64,
         /// Backend that answered, or failed last; null if none was asked.
         provider: Option<String>,
-        // True if a backend other than the first answered.
+        /// True if a backend other than the first answered.
         provider_fallback_used: bool,
-        // True if no backend answered.
+        /// True if no backend answered.
         semantic_fallback_used: bool,
-        // Reason that no backend answered.
+        /// Reason why there is no answer, or none of a second pass.
         semantic_error: Option<String>,
         event_type: EventType,
         object_label: Option<String>,
-        // One line.
+        /// Summary of one line.
         summary: String,
         description: String,
         /// Null if the model gave none.
         confidence: Option<Score>,
-        // Text of the model.
+        /// Text of the model's answer.
         raw_output: String,
         /// The object in `raw_output`, if the request had an `output_schema`.
         @optional output: Option<JsonText>,
         @flat tokens: TokenCounts,
-        // Time from request to answer.
+        /// Time from the request to the answer, milliseconds.
         inference_latency_ms: u64,
         /// Pass that answered, or failed; absent if no backend was asked.
         @optional tier: Option<Pass>,
@@ -162,11 +163,11 @@ events! {
         stream_id: StreamId,
         chunk_index: u64,
         chunk_frames: u64,
-        // Processing time of the chunk.
+        /// Processing time of the chunk, milliseconds.
         process_ms: u64,
-        // Media time that the chunk spans.
+        /// Media time from the first frame of the chunk to the last, milliseconds.
         source_span_ms: u64,
-        // Lag of the chunk behind its media.
+        /// Lag of the answer behind the media, milliseconds.
         lag_ms: i64,
         index_name: Option<Label>,
         @flat tokens: TokenCounts,
@@ -185,19 +186,19 @@ events! {
         request_id: RequestId,
         provider: String,
         model: String,
-        // True if a backend other than the first answered.
+        /// True if a backend other than the first answered.
         fallback_used: bool,
         prompt_bytes: u64,
         output_bytes: u64,
         /// Tokens of the prompt. Absent from events of older servers, as is all that follows.
         @optional prompt_tokens: Option<u64>,
-        // Tokens of the answer without hidden reasoning.
+        /// Tokens of the answer without hidden reasoning.
         @optional completion_tokens: Option<u64>,
         /// Tokens of hidden reasoning.
         @optional thinking_tokens: Option<u64>,
         /// All tokens, those of failed attempts included.
         @optional total_tokens: Option<u64>,
-        // Time from the first request to the answer.
+        /// Time from the first request to the answer, milliseconds.
         @optional inference_latency_ms: Option<u64>,
         /// `first`: a direct inference has one pass.
         @optional tier: Option<Pass>,
@@ -208,7 +209,7 @@ events! {
     /// The run reached its normal end.
     #[derive(Default)]
     RunCompleted as RunCompletedPayload {
-        // Null if a session ended by itself.
+        /// Null if no request ended the run.
         request_id: Option<RequestId>,
         stream_id: Option<StreamId>,
         frames: u64,
@@ -247,22 +248,22 @@ events! {
         frame_index: u64,
         pts_ms: i64,
         event_type: EventType,
-        // Absent in older logs.
+        /// Reason of the gate; absent in events of older servers.
         @optional reason: Option<String> as Option<SelectionReasonName>,
-        // Empty if there is none.
+        /// Description; empty if there is none.
         description: String,
-        // Address of the bytes at the service.
+        /// Path of the image.
         image_ref: String,
         (image_media_type: StillMediaType = "image/jpeg"),
         image_bytes: u64,
         image_sha256: BlobHash,
-        // True if the description was cut to fit.
+        /// True if the description was truncated.
         @optional truncated: bool,
     }
 
     /// Nine tenths of the owner's tokens of the day are spent, or reserved for requests in progress.
     TokenBudgetLow as TokenBudgetLowPayload {
-        // Request that spent the tokens or was refused.
+        /// Request that spent the tokens or was refused.
         request_id: RequestId,
         /// Name of the owner's key, never the key.
         principal_key: String,
@@ -297,7 +298,7 @@ payloads! {
         model: Option<String>,
         /// Name of the owner's key, never the key.
         principal_key: String,
-        // Metadata only.
+        /// Tenant of the run: metadata, not an authorization boundary.
         tenant_id: Option<String>,
     }
 
@@ -347,15 +348,15 @@ payloads! {
     /// Outcome of asking models about the chunks of a source.
     #[derive(Default, Eq)]
     SemanticOutcome as SemanticOutcome {
-        // True if models were to be asked.
+        /// True if models were to be asked.
         requested: bool,
-        // Number of chunks that models were asked about, including reused answers.
+        /// Number of chunks that models were asked about, including reused answers.
         chunks_asked: u64,
-        // Number of those chunks without an answer.
+        /// Number of those chunks without an answer.
         chunks_failed: u64,
-        // Class of the first failure, with a short message.
+        /// Class of the first failure, with a short message.
         error: Option<String>,
-        // True if the gate decided instead of a model.
+        /// True if the gate decided instead of a model.
         fallback_used: bool,
     }
 
@@ -372,7 +373,7 @@ payloads! {
         /// Confidence of the model or of the gate; 0 if a model gave none.
         confidence: Score,
         description: String,
-        // One line.
+        /// Summary of one line.
         @optional summary: Option<String>,
         @optional event_type: Option<EventType>,
         @optional object_label: Option<String>,
