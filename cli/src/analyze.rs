@@ -48,6 +48,9 @@ The object that --json prints:
             bytes, path
 Scores lie in 0 to 1; the same file gives the same output.
 
+Unless --backend, --gate-backend or --device names one, no device is tried: software decodes and the
+CPU measures.
+
 What the types and statuses of markers mean: `sightline markers --help`.";
 
 #[derive(clap::Args)]
@@ -70,10 +73,10 @@ pub struct AnalyzeArgs {
     /// Write frames.parquet, episodes.parquet and markers.parquet into this directory
     #[arg(long, value_name = "DIR")]
     parquet: Option<PathBuf>,
-    /// Run id that rows and markers bear: `run-` and 32 hexadecimal digits [default: zeros]
+    /// Run id in rows and markers: `run-` and 32 hexadecimal digits [default: zeros]
     #[arg(long, value_name = "ID", default_value_t = analysis::NO_RUN, hide_default_value = true)]
     run_id: RunId,
-    /// Analyse so many frames a second, 0.2 to 120, instead of all
+    /// Frames to analyse a second, 0.2 to 120 [default: all]
     #[arg(long, value_name = "RATE", value_parser = rate)]
     fps: Option<FrameRate>,
     /// Most frames to analyse

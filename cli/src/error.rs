@@ -16,7 +16,7 @@ pub enum Exit {
     Usage = 2,
     /// The file, run or log does not exist.
     NotFound = 3,
-    /// The server does not answer or is not ready.
+    /// The server does not answer.
     Unreachable = 4,
     /// The media or the request was understood and refused.
     Refused = 5,

@@ -28,7 +28,7 @@ use records::{EventRow, marker_cells, push_episode};
 const FILES_HELP: &str = "\
 Files:
   frames.parquet   one row a frame: its signals and what the gate decided
-  episodes.parquet one row a time in which something moves
+  episodes.parquet one row an episode, in which something moves
   markers.parquet  one row a marker of the newest analysis
   events.parquet   one row an event, its payload as JSON
 docs/PARQUET.md has every column. DuckDB, Polars and pandas open them as they are.";

@@ -12,7 +12,7 @@ use crate::{
 pub struct InteractionsArgs {
     /// Run id
     run: String,
-    /// Only those of this index
+    /// Only answers under this index name
     #[arg(long, value_name = "NAME")]
     index: Option<String>,
     /// Print a JSON array

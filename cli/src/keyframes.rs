@@ -31,7 +31,7 @@ pub struct KeyframeArgs {
     /// Target file; standard output when missing
     #[arg(long, short, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Scale it down to so many pixels of its longer edge, 32 to 4096
+    /// Scale its longer edge down to this length, 32 to 4096
     #[arg(long, value_name = "PIXELS")]
     max_edge: Option<u32>,
     #[command(flatten)]

@@ -99,7 +99,7 @@ commands! {
     Events(events::EventsArgs) => run,
     /// Show the models' answers about a run
     Interactions(interactions::InteractionsArgs) => run,
-    /// Find descriptions that have a text in them
+    /// Find descriptions that contain a text
     Search(search::SearchArgs) => run,
     /// Read the runs of every server that mirrors its events to one database
     Fleet(fleet::FleetArgs) => run,
@@ -127,11 +127,11 @@ commands! {
     Backup(backup::BackupArgs) => run,
     /// Verify, print or repair the run log on disk
     Log(log::LogArgs) => run,
-    /// Decode a run's source again and prove every signal, decision and still of it
+    /// Decode a run's source again and check every signal, decision and still of the run
     Verify(verify::VerifyArgs) => run,
     /// Check this machine and its server, and say what is wrong and how to fix it
     Doctor(doctor::DoctorArgs) => run,
-    /// Check that a server answers, for what restarts it or sends it requests
+    /// Check that a server answers: a probe for containers and load balancers
     Health(health::HealthArgs) => run,
     /// Work out the machines, disks and traffic of a fleet, with the arithmetic
     Capacity(capacity::FleetArgs) => run,

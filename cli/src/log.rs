@@ -33,7 +33,7 @@ enum LogCommand {
     /// Read and check every acknowledged byte, stills and ledger too; exit code 7 when something is damaged or lost
     ///
     /// Names every place where a journal is damaged, each damaged column and still, and a damaged ledger. Stills
-    /// are looked for as far as the first damage of the journal.
+    /// are checked only up to the first damage of the journal.
     Verify {
         /// Data directory of the server, or its log
         dir: PathBuf,

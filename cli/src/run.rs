@@ -41,7 +41,7 @@ pub struct RunArgs {
     /// Upload the source first: it is a file of this machine
     #[arg(long)]
     upload: bool,
-    /// Analyse so many frames a second, 0.2 to 120, instead of all
+    /// Frames to analyse a second, 0.2 to 120 [default: all]
     #[arg(long, value_name = "RATE", value_parser = rate)]
     fps: Option<FrameRate>,
     /// Most frames to analyse; a camera goes on until then, or until Ctrl-C

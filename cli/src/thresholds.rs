@@ -15,10 +15,10 @@ const KEEPALIVE_MS_MAX: i64 = 3_600_000;
 #[derive(clap::Args, Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[command(next_help_heading = "Thresholds")]
 pub struct GateArgs {
-    /// Keep a frame at least every so many frames; 0 is never
+    /// Keep a frame at least every N frames; 0 is never
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=KEEPALIVE_FRAMES_MAX))]
     keepalive_frames: Option<u32>,
-    /// Keep the first frame at or after each multiple of so many milliseconds, in place of one every so many frames
+    /// Keep the first frame at or after each multiple of MS milliseconds, in place of one every N frames
     /// [default: 2000, or the server's]
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(1..=KEEPALIVE_MS_MAX))]
     keepalive_ms: Option<u32>,

@@ -52,9 +52,7 @@ pub struct VerifyArgs {
 
 /// The server's thresholds, which decided what is selected where the recording does not say by which it was made.
 #[derive(clap::Args)]
-#[command(
-    next_help_heading = "Thresholds of the server, for recordings of before they were recorded"
-)]
+#[command(next_help_heading = "Thresholds of the server, for recordings that name none")]
 struct GateArgs {
     /// Keepalive interval in frames; 0 disables it [default: 2 s]
     #[arg(long, value_name = "N", env = "SERVICE_GATE_KEEPALIVE_FRAMES")]

@@ -12,7 +12,7 @@ use crate::{
 pub struct WebhooksArgs {
     #[command(subcommand)]
     command: WebhooksCommand,
-    /// Those of this run; without it, those of all your runs
+    /// Webhooks of this run; without it, of all your runs
     #[arg(long, global = true, value_name = "RUN")]
     run: Option<String>,
     #[command(flatten)]

@@ -58,7 +58,7 @@ pub struct PublishArgs {
     /// Media packets that do not arrive, in percent
     #[arg(long, default_value_t = 0.0, value_name = "PCT", value_parser = percent)]
     loss: f64,
-    /// Delay each media packet by up to so many milliseconds, which reorders them
+    /// Delay each media packet by up to this many milliseconds, which reorders them
     #[arg(long, default_value_t = 0, value_name = "MS", value_parser = clap::value_parser!(u64).range(0..=5000))]
     jitter: u64,
     /// API key, sent as a bearer token; prefer the variable, arguments are visible to other users

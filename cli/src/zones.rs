@@ -10,7 +10,7 @@ use crate::error::CliError;
 #[command(next_help_heading = "Zones")]
 pub struct ZoneArgs {
     /// Name a part of the picture, by its corners as distances from the left and from the top, 0 to 1: what moves
-    /// there is told with the name; up to 16
+    /// there is reported with the name; up to 16
     #[arg(long = "zone", value_name = "NAME=X,Y;X,Y;X,Y..", value_parser = zone)]
     zones: Vec<Zone>,
     /// Ignore what moves outside of the zones

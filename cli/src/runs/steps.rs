@@ -29,7 +29,7 @@ struct SourceArgs {
     /// The source is a file of this machine: upload it first
     #[arg(long)]
     upload: bool,
-    /// Analyse so many frames a second, 0.2 to 120, instead of all
+    /// Frames to analyse a second, 0.2 to 120 [default: all]
     #[arg(long, value_name = "RATE", value_parser = rate)]
     fps: Option<FrameRate>,
     /// Most frames to analyse, 500000 at most [default: the server's, 512]
