@@ -21,6 +21,8 @@ use crate::{
 /// Rows of the table that are aligned together, and most events of a poll.
 const PAGE: u32 = 1000;
 const WAIT_MS: u32 = 20_000;
+/// Least interval of polls that find nothing: a draining server holds no answer.
+const POLL_EVERY: Duration = Duration::from_millis(100);
 const RECONNECT: Duration = Duration::from_secs(30);
 const RETRY_EVERY: Duration = Duration::from_secs(1);
 const ENDS: [&str; 5] =
@@ -141,7 +143,12 @@ impl Timeline<'_> {
 /// Polls once; waits for a server that went away to come back.
 pub fn ask(client: &ApiClient, query: &Value) -> Result<QueryReply, CliError> {
     let patience = QUICK + Duration::from_millis(WAIT_MS.into());
-    retry_unreachable(true, || client.post("v1/query", query, patience))
+    let asked = Instant::now();
+    let reply: QueryReply = retry_unreachable(true, || client.post("v1/query", query, patience))?;
+    if query["wait_ms"].is_u64() && reply.matches.is_empty() {
+        std::thread::sleep(POLL_EVERY.saturating_sub(asked.elapsed()));
+    }
+    Ok(reply)
 }
 
 /// Retries while the server is unreachable, for `RECONNECT` at most and only if `patient`.
