@@ -203,7 +203,7 @@ impl Head {
     }
 
     /// Returns the events of a recording with so many frames and markers, in order.
-    pub fn events(self, frames: u64, markers: u64) -> impl Iterator<Item = Event> {
+    fn events(self, frames: u64, markers: u64) -> impl Iterator<Item = Event> {
         let received = self.received.map(|received| {
             Event::IngestReceived(IngestReceived { decoded_frames: Some(frames), ..received })
         });
@@ -406,6 +406,15 @@ impl Sealed {
         Ok((sealed, rest))
     }
 
+    /// Returns the events that close the recording of `head`, with so many markers, in order.
+    pub fn events(&self, head: Head, markers: u64) -> impl Iterator<Item = Event> + use<> {
+        let mut decoded = FramesDecoded { signals: self.signals.clone(), ..head.decoded };
+        if self.is_damaged {
+            (decoded.truncated, decoded.reason) = (true, Some(DAMAGED.to_owned()));
+        }
+        Head { decoded, ..head }.events(self.frames, markers)
+    }
+
     /// Appends `events`, which name the rows, and `last` with them; returns false if `last` was left out
     /// because the run had ended. If the log fails, the recording stays to be closed later.
     pub fn close(
@@ -413,14 +422,7 @@ impl Sealed {
         events: impl Iterator<Item = Event>,
         last: Option<Event>,
     ) -> Result<bool, RunError> {
-        let (run, is_damaged) = (&self.log.run, self.is_damaged);
-        let events = events.map(|event| match event {
-            Event::FramesDecoded(decoded) if is_damaged => {
-                let reason = Some(DAMAGED.to_owned());
-                Event::FramesDecoded(FramesDecoded { truncated: true, reason, ..decoded })
-            }
-            event => event,
-        });
+        let run = &self.log.run;
         let appended = self.log.append_all(Part::End, events, last);
         match &appended {
             Ok(_) => {

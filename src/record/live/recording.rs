@@ -156,9 +156,8 @@ impl LiveRecording {
             // A recording that is left ends the run itself, at the next start.
             let Some(recording) = recording else { return Ok(false) };
             let sealed = recording.seal()?;
-            head.decoded.signals = sealed.signals.clone();
-            let frames = sealed.frames;
-            Ok(sealed.close(head.events(frames, markers), last)?)
+            let events = sealed.events(head, markers);
+            Ok(sealed.close(events, last)?)
         });
         match closed.await {
             Ok(Ok(_) | Err(RecordError::Run(RunError::NotFound))) => {}

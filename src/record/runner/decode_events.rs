@@ -103,14 +103,13 @@ impl DecodedSource {
             decoder_fallback: report.fallback,
             truncated: report.truncated,
             reason: self.reason,
-            signals: sealed.signals.clone(),
             ..ingest.opened(&stream)
         };
         let received = Some(ingest.received(sample_fps));
         let (analysis, markers) = self.analysis.unzip();
         let head = Head { received, decoded, analysis, index_name: None };
         let (frames, is_damaged) = (sealed.frames, sealed.is_damaged);
-        let events = head.events(frames, markers.unwrap_or(0)).chain(tail);
+        let events = sealed.events(head, markers.unwrap_or(0)).chain(tail);
         let is_whole = sealed.close(events, last)?;
         let ingested = IngestResult {
             decoded_frames: frames,

@@ -71,10 +71,9 @@ impl JobRunner {
                 true => format!("{reason}, and {DAMAGED}"),
                 false => reason.to_owned(),
             }),
-            signals: sealed.signals.clone(),
             ..head.decoded
         };
-        let closing = Head { decoded, ..head }.events(frames, count);
+        let closing = sealed.events(Head { decoded, ..head }, count);
         sealed.close(left.into_iter().chain(closing), last)?;
         Ok(frames)
     }
