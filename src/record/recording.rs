@@ -96,17 +96,18 @@ impl RunLog {
         Ok(())
     }
 
-    /// Appends `events`, and `last` if the run is active; waits while the log is full. Returns the results.
-    fn append(
+    /// Appends `events`, and `last` if the run is active; waits while the log is full, until `cancel`.
+    /// Returns the results.
+    pub async fn wind_up(
         &self,
         part: Part,
         events: Vec<Event>,
         last: Option<Event>,
+        cancel: &CancellationToken,
     ) -> Result<Vec<EventMeta>, RunError> {
         let is_full = |error: &RunError| error.kind() == ErrorKind::Exhausted;
-        let never = CancellationToken::new();
         let attempt = |_| self.registry.wind_up(&self.run, part, events.clone(), last.clone());
-        self.runtime.block_on(retry_while_full(self.patience, &never, is_full, attempt))
+        retry_while_full(self.patience, cancel, is_full, attempt).await
     }
 
     /// Appends `events` in batches, and `last` with the last batch; returns false if `last` was
@@ -117,13 +118,14 @@ impl RunLog {
         events: impl Iterator<Item = Event>,
         mut last: Option<Event>,
     ) -> Result<bool, RunError> {
-        let mut events = events.peekable();
+        let (mut events, never) = (events.peekable(), CancellationToken::new());
         let mut is_whole = true;
         while events.peek().is_some() || last.is_some() {
             let batch: Vec<Event> = events.by_ref().take(BATCH).collect();
             let last = last.take_if(|_| events.peek().is_none());
             let count = batch.len() + usize::from(last.is_some());
-            is_whole = self.append(part, batch, last)?.len() == count;
+            let appended = self.runtime.block_on(self.wind_up(part, batch, last, &never))?;
+            is_whole = appended.len() == count;
         }
         Ok(is_whole)
     }

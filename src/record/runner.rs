@@ -38,7 +38,7 @@ use crate::{
         metrics::Metrics,
         telemetry::SPANS,
     },
-    record::recording::JobStorage,
+    record::recording::{JobStorage, LOG_WAIT, RunLog},
     runs::{
         job_queue::{JobLength, JobPermit, JobQueue, QueueFull, Reservation},
         registry::{JobGuard, JobKind, JobToken, JobView, Run, RunRegistry},
@@ -116,7 +116,7 @@ struct Begun {
     guard: Arc<JobGuard>,
     /// Permits held while the job decodes.
     places: Decoding,
-    runtime: Handle,
+    log: RunLog,
 }
 
 /// Permits of a job that decodes.
@@ -198,8 +198,8 @@ impl JobRunner {
         let span = tracing::info_span!(target: SPANS, "ingest", %request_id, run = %id);
         let is_remote = ingest.source.is_remote();
         let job = |begun: Begun| {
-            let Begun { runner, guard, places, runtime } = begun;
-            let ingested = JobThread::new(runner, guard, ingest, runtime, &places, None).ingest();
+            let Begun { runner, guard, places, log } = begun;
+            let ingested = JobThread::new(runner, guard, ingest, log, &places, None).ingest();
             drop(places);
             ingested
         };
@@ -349,9 +349,14 @@ impl JobRunner {
         job: impl FnOnce(Begun) -> Result<T, IngestError> + Send + 'static,
     ) -> Result<T, IngestError> {
         let (tell, told) = oneshot::channel();
-        let (runner, runtime) = (Arc::clone(self), Handle::current());
         guard.token.begin_work();
-        let begun = Begun { runner, guard, places, runtime };
+        let log = RunLog {
+            registry: Arc::clone(&self.parts.registry),
+            run: Arc::clone(&guard.run),
+            runtime: Handle::current(),
+            patience: LOG_WAIT,
+        };
+        let begun = Begun { runner: Arc::clone(self), guard, places, log };
         let span = Span::current();
         std::thread::Builder::new()
             .name("file-job".to_owned())

@@ -26,8 +26,8 @@ use crate::{
         metrics::{Metrics, NoveltyDecision},
         telemetry::SPANS,
     },
-    record::gate_replay::ModelOutcome,
-    runs::registry::{JobToken, Run, RunError, RunRegistry},
+    record::{gate_replay::ModelOutcome, recording::RunLog},
+    runs::registry::{JobToken, RunError},
 };
 use event_writer::WriteQueue;
 pub use record::RAW_BYTES_MAX;
@@ -65,8 +65,7 @@ pub struct ReasonOutcome {
 }
 
 pub struct ReasonDriver {
-    pub registry: Arc<RunRegistry>,
-    pub run: Arc<Run>,
+    pub log: RunLog,
     pub metrics: Arc<Metrics>,
     pub describer: Arc<dyn Describer>,
     pub subject: EventContext,

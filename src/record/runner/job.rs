@@ -11,7 +11,6 @@ use std::{sync::Arc, time::Instant};
 
 use decode::{FileReport, StreamInfo};
 use media::FrameRate;
-use tokio::runtime::Handle;
 use tracing::{Span, field::Empty};
 use worker::{
     ChunkBuilder, FrameChunk, FrameRecord, GateBackendReport, JobEvent, ModelImage, StageTimings,
@@ -25,7 +24,7 @@ use super::{
 };
 use crate::{
     base::{clock::wall_now, telemetry::SPANS},
-    record::recording::{self, Head, LOG_WAIT, RecordError, Recording, RunLog},
+    record::recording::{self, Head, RecordError, Recording, RunLog},
     runs::{
         job_queue::Lender,
         registry::RunError,
@@ -71,12 +70,10 @@ impl JobThread {
         runner: Arc<JobRunner>,
         guard: Arc<JobGuard>,
         ingest: IngestJob,
-        runtime: Handle,
+        log: RunLog,
         places: &Decoding,
         chunks: Option<ChunkSender>,
     ) -> JobThread {
-        let (registry, run) = (Arc::clone(&runner.parts.registry), Arc::clone(&guard.run));
-        let log = RunLog { registry, run, runtime, patience: LOG_WAIT };
         JobThread {
             runner,
             guard,

@@ -25,6 +25,7 @@ use crate::record::{
         ChunkComparer, DescriptionOptions, EventContext, FrameRange, LabelOptions, ModelStage,
         ReasonDriver, ReasonJob, ReasonOutcome, Reasoned,
     },
+    recording::RunLog,
 };
 
 /// Chunks that wait between the decoder and the models: with the one being sent, a job has two
@@ -93,23 +94,22 @@ impl Asks {
     fn begin(
         runner: &JobRunner,
         guard: &JobGuard,
+        log: &RunLog,
         subject: EventContext,
         (description, waiting): (DescriptionOptions, usize),
-        runtime: &Handle,
     ) -> (Asks, ChunkSender) {
         let (to, taken) = mpsc::channel(waiting);
         let cancel = guard.token.waiting.child_token();
         let DescriptionOptions { views, inquiry, describer, novelty } = description;
-        let judge = novelty.map(|novelty| ChunkComparer::new(novelty, guard.run.id().seed()));
+        let judge = novelty.map(|novelty| ChunkComparer::new(novelty, log.run.id().seed()));
         let driver = ReasonDriver {
-            registry: Arc::clone(&runner.parts.registry),
-            run: Arc::clone(&guard.run),
+            log: log.clone(),
             metrics: Arc::clone(&runner.parts.metrics),
             describer,
             subject,
             token: guard.token.clone(),
         };
-        let told = runtime.spawn(driver.run(inquiry, judge, taken, cancel.clone()));
+        let told = log.runtime.spawn(driver.run(inquiry, judge, taken, cancel.clone()));
         let _end = cancel.clone().drop_guard();
         (Asks { told, cancel, _end }, ChunkSender { chunker: ChunkBuilder::new(views), to })
     }
@@ -125,7 +125,7 @@ impl Asks {
 
 /// Decodes the source while models describe it, and records both results.
 pub(super) fn run(begun: Begun, reason: ReasonJob) -> Result<Reasoned, IngestError> {
-    let Begun { runner, guard, places, runtime } = begun;
+    let Begun { runner, guard, places, log } = begun;
     let ReasonJob { ingest, semantics, terms } = reason;
     let subject = EventContext {
         request_id: ingest.request_id,
@@ -140,25 +140,23 @@ pub(super) fn run(begun: Begun, reason: ReasonJob) -> Result<Reasoned, IngestErr
         ModelStage::Chunks(description) => {
             let waiting =
                 if ingest.source.is_remote() { LIVE_CHUNKS_WAITING } else { CHUNKS_WAITING };
-            let asks = Asks::begin(&runner, &guard, subject, (description, waiting), &runtime);
+            let asks = Asks::begin(&runner, &guard, &log, subject, (description, waiting));
             (None, Some(asks))
         }
     };
     let (asks, chunks) = begun.unzip();
-    let gate = ingest.gate;
-    let (request_id, failing) = (ingest.request_id, Arc::clone(&runner));
-    let run = Arc::clone(&guard.run);
-    let decoded = JobThread::new(runner, guard, ingest, runtime.clone(), &places, chunks).decode();
+    let (gate, request_id) = (ingest.gate, ingest.request_id);
+    let decoded = JobThread::new(runner, guard, ingest, log.clone(), &places, chunks).decode();
     // The permits of the decoding are released before waiting for the models.
     drop(places);
     let finishes = decoded.as_ref().is_ok_and(|decoded| decoded.cut.is_none());
-    let told = asks.map(|asks| asks.end(finishes, &runtime)).transpose();
+    let told = asks.map(|asks| asks.end(finishes, &log.runtime)).transpose();
     let semantic = match (&told, &missing) {
         (Ok(Some(told)), _) => told.semantic.clone(),
-        (_, Some(why)) => missed(run.id(), why),
+        (_, Some(why)) => missed(log.run.id(), why),
         _ => SemanticOutcome::default(),
     };
-    run.set_semantic(semantic.clone());
+    log.run.set_semantic(semantic.clone());
     let (is_opened, decoded) = match decoded {
         Ok(decoded) => (true, Ok(decoded)),
         Err(undone) => (undone.is_opened, Err(undone.error)),
@@ -172,9 +170,8 @@ pub(super) fn run(begun: Begun, reason: ReasonJob) -> Result<Reasoned, IngestErr
         .and_then(|(decoded, told)| conclude(decoded, told, (semantic, missing), gate, terms));
     match outcome {
         Err(error) if is_told && !matches!(error, IngestError::Worker(WorkerError::Cancelled)) => {
-            if run.check_active().is_ok() {
-                let failed = failed(request_id, &error.told());
-                runtime.block_on(failing.parts.registry.commit(&run, vec![failed]))?;
+            if log.run.check_active().is_ok() {
+                log.commit(vec![failed(request_id, &error.told())])?;
             }
             Err(error)
         }

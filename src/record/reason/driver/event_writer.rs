@@ -1,23 +1,18 @@
 //! Writes closed chunks to the timeline in batches, while other chunks are asked about.
 
-use std::{pin::Pin, sync::Arc, time::Duration};
+use std::{pin::Pin, sync::Arc};
 
-use media::ErrorKind;
 use timeline::{Event, EventMeta, SemanticChunkInferred};
 use tokio_util::sync::CancellationToken;
 
 use super::{Closed, End, FrameRange, ReasonDriver, Work, awaited};
 use crate::{
-    base::retry_while_full::retry_while_full,
     record::{
         gate_replay::ModelOutcome,
         reason::chunk_dedup::{AnswerCache, ReusableAnswer},
     },
     runs::registry::{Part, RunError},
 };
-
-/// Longest wait of chunk events for room in the log.
-const LOG_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Closed chunks whose events are not on the timeline.
 #[derive(Default)]
@@ -85,13 +80,10 @@ impl ReasonDriver {
             events.push(Event::SemanticChunkGenerated(generated));
             leaves.push(Leaf { span, insight, said });
         }
-        let (registry, run) = (Arc::clone(&self.registry), Arc::clone(&self.run));
-        let cancel = cancel.clone();
+        let (log, cancel) = (self.log.clone(), cancel.clone());
         work.unwritten.writing = Some(Box::pin(async move {
-            let lacks_room = |error: &RunError| error.kind() == ErrorKind::Exhausted;
             // A stopped run takes the events too: its job had come so far.
-            let attempt = |_| registry.wind_up(&run, Part::Middle, events.clone(), None);
-            let outcome = retry_while_full(LOG_PATIENCE, &cancel, lacks_room, attempt).await;
+            let outcome = log.wind_up(Part::Middle, events, None, &cancel).await;
             WriteOutcome { leaves, outcome }
         }));
     }

@@ -42,7 +42,7 @@ impl ReasonDriver {
         let is_answered = matches!(outcome, Outcome::Answered(_));
         self.metrics.reason_chunks.of(ChunkEnd::of(&outcome)).inc();
         if !matches!(outcome, Outcome::Unanswered(_)) {
-            let work = self.metrics.owners.of(&self.run.origin().principal);
+            let work = self.metrics.owners.of(&self.log.run.origin().principal);
             work.descriptions.fetch_add(1, Relaxed);
         }
         let insight = match outcome {
@@ -73,7 +73,7 @@ impl ReasonDriver {
     /// Counts an unanswered chunk, and logs the first one of the run.
     fn note_failure(&self, work: &mut Work, chunk_index: u64, error: String) {
         if work.first_error.is_none() {
-            let (run, request_id) = (self.run.id(), self.subject.request_id);
+            let (run, request_id) = (self.log.run.id(), self.subject.request_id);
             tracing::warn!(%run, %request_id, chunk_index, error, "no model answers for a chunk of the run: the gate decides for it");
             work.first_error = Some(error);
         }

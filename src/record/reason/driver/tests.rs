@@ -10,15 +10,18 @@ use infer::{Completion, FinishReason, InferError, TokenUsage};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use timeline::{Event, Pass};
-use tokio::{sync::Semaphore, task::JoinHandle};
+use tokio::{runtime::Handle, sync::Semaphore, task::JoinHandle};
 
 use super::{record::cut, *};
 use crate::{
-    record::reason::{
-        chunk_tracker,
-        describer::{DescribeFuture, FailedAttempts},
+    record::{
+        reason::{
+            chunk_tracker,
+            describer::{DescribeFuture, FailedAttempts},
+        },
+        recording::LOG_WAIT,
     },
-    runs::registry::tests::samples,
+    runs::registry::{Run, RunRegistry, tests::samples},
 };
 
 mod repeats;
@@ -159,8 +162,12 @@ async fn stage(
     };
     let metrics = Arc::new(Metrics::new());
     let driver = ReasonDriver {
-        registry: Arc::clone(&registry),
-        run: Arc::clone(&run),
+        log: RunLog {
+            registry: Arc::clone(&registry),
+            run: Arc::clone(&run),
+            runtime: Handle::current(),
+            patience: LOG_WAIT,
+        },
         metrics: Arc::clone(&metrics),
         describer: describer.clone(),
         subject,
