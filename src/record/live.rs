@@ -34,7 +34,7 @@ use embed::ReuseRule;
 use gate::GateConfig;
 use media::{Codec, ErrorKind, Label, RequestId, SessionId, Zones};
 use parking_lot::Mutex;
-use timeline::{Event, INTERRUPTED, RunFailed};
+use timeline::INTERRUPTED;
 use tokio::{runtime::Handle, task::JoinSet};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::Instrument;
@@ -46,7 +46,7 @@ use crate::{
     record::{
         image_embedder::ImageEmbedder,
         inference::{Inference, Requester},
-        recording::{JobStorage, LOG_WAIT, RunLog},
+        recording::{JobStorage, LOG_WAIT, RunLog, failed},
     },
     runs::registry::{JobGuard, JobToken, Part, Run, RunError, RunOrigin, RunRegistry},
 };
@@ -293,10 +293,9 @@ impl LiveService {
         match begun {
             Ok(guard) => Ok((run, guard)),
             Err(error) => {
-                let reason = "another job of the run began before its session".to_owned();
-                let failed = Event::RunFailed(RunFailed { request_id: None, reason });
+                let last = failed(None, "another job of the run began before its session");
                 // A run that has already ended stays as it is.
-                registry.wind_up(&run, Part::End, Vec::new(), Some(failed)).await.ok();
+                registry.wind_up(&run, Part::End, Vec::new(), Some(last)).await.ok();
                 Err(error.into())
             }
         }
@@ -338,9 +337,7 @@ impl LiveService {
     pub async fn tell_interrupted(&self) {
         let registry = &self.parts.registry;
         for run in registry.active_sessions().into_iter().filter(|run| run.left().is_none()) {
-            let reason = INTERRUPTED.to_owned();
-            let failed = Event::RunFailed(RunFailed { request_id: None, reason });
-            match registry.commit(&run, vec![failed]).await {
+            match registry.commit(&run, vec![failed(None, INTERRUPTED)]).await {
                 Ok(_) => {
                     tracing::warn!(run = %run.id(), "live session interrupted by a server restart")
                 }

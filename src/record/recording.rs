@@ -7,12 +7,12 @@
 use std::{iter, sync::Arc, time::Duration};
 
 use gate::GateConfig;
-use media::{ErrorKind, JobId, Label, RunId, SessionId, Signal};
+use media::{ErrorKind, JobId, Label, RequestId, RunId, SessionId, Signal};
 use prometheus::Histogram;
 use timeline::{
     AnalysisGenerated, AnalysisKey, BlobStore, Event, EventMeta, FindingKind, FindingPayload,
     FramesDecoded, IngestReceived, MarkerConfig, MarkerDeriver, OpenColumn, OpenColumns, PinGuard,
-    Signals, TimelineError,
+    RunFailed, Signals, TimelineError,
 };
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
@@ -455,6 +455,11 @@ fn in_order(stills: Vec<(u64, Event)>, found: Vec<(u64, Event)>) -> impl Iterato
         let next = if still_is_next { stills.next() } else { found.next() };
         next.map(|(_, event)| event)
     })
+}
+
+/// Returns the event that fails a run, for the job of `request_id` if it names one.
+pub fn failed(request_id: Option<RequestId>, reason: &str) -> Event {
+    Event::RunFailed(RunFailed { request_id, reason: reason.to_owned() })
 }
 
 /// Returns the event of a recording's own analysis; its counts are filled in when the recording closes.

@@ -38,7 +38,7 @@ use crate::{
         metrics::Metrics,
         telemetry::SPANS,
     },
-    record::recording::{JobStorage, LOG_WAIT, RunLog},
+    record::recording::{JobStorage, LOG_WAIT, RunLog, failed},
     runs::{
         job_queue::{JobLength, JobPermit, JobQueue, QueueFull, Reservation},
         registry::{JobGuard, JobKind, JobToken, JobView, Run, RunRegistry},
@@ -47,7 +47,6 @@ use crate::{
 };
 use job::JobThread;
 use job_registry::{Jobs, in_background};
-use recovered::failed;
 
 pub use answers::{Answers, Writing};
 pub use error::IngestError;
@@ -336,7 +335,7 @@ impl JobRunner {
         if token.is_called_off() {
             return IngestError::CalledOff;
         }
-        match self.parts.registry.commit(run, vec![failed(request_id, SHUTDOWN)]).await {
+        match self.parts.registry.commit(run, vec![failed(Some(request_id), SHUTDOWN)]).await {
             Ok(_) => IngestError::Shutdown,
             Err(error) => error.into(),
         }

@@ -11,7 +11,7 @@ use std::{
 
 use media::{Codec, RequestId, SessionId};
 use parking_lot::Mutex;
-use timeline::{Event, JsonText, RunCompleted, RunDeleted, RunFailed};
+use timeline::{Event, JsonText, RunCompleted, RunDeleted};
 use tokio::{
     sync::mpsc,
     task::JoinSet,
@@ -40,7 +40,7 @@ use crate::{
         keys::Principal,
         metrics::{Metrics, SessionEnd, ShedReason},
     },
-    record::runner::SHUTDOWN,
+    record::{recording::failed, runner::SHUTDOWN},
     runs::{
         registry::{JobGuard, Run},
         summary::Shape,
@@ -353,9 +353,7 @@ impl SessionTask {
                 ..RunCompleted::default()
             })
         };
-        let failed = |reason: &str| {
-            Event::RunFailed(RunFailed { request_id: None, reason: reason.to_owned() })
-        };
+        let failed = |reason: &str| failed(None, reason);
         let deleted = || {
             let reclaim = JsonText::parse(r#"{"reason":"never_connected"}"#);
             Event::RunDeleted(RunDeleted { request_id: None, reclaim })

@@ -6,10 +6,13 @@ use media::{Dimensions, ErrorKind, RequestId};
 use timeline::{Event, TimelineError};
 use worker::{WireError, WorkerError};
 
-use super::{reason::SIDE_MIN, recovered::failed};
+use super::reason::SIDE_MIN;
 use crate::{
     base::meta_store::MetaStoreError,
-    record::{recording::RecordError, remote::RemoteError},
+    record::{
+        recording::{RecordError, failed},
+        remote::RemoteError,
+    },
     runs::{job_queue::QueueFull, registry::RunError},
 };
 
@@ -80,7 +83,7 @@ impl IngestError {
 
     /// Returns the event that fails the run, if this error does.
     pub(super) fn end_of_run(&self, request_id: RequestId) -> Option<Event> {
-        self.ends_the_run().then(|| failed(request_id, &self.told()))
+        self.ends_the_run().then(|| failed(Some(request_id), &self.told()))
     }
 
     /// Returns true if the job reached its limit of wall-clock or processor time.

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use timeline::{Event, EventKind, INTERRUPTED, Timeline, TimelineError};
 use tokio_util::sync::CancellationToken;
 
-use super::{IngestError, JobRunner, records, recovered::failed};
+use super::{IngestError, JobRunner, records};
 use crate::{
     base::{
         blocking::{TaskPanicked, blocking},
@@ -23,6 +23,7 @@ use crate::{
         every,
         meta_store::{MetaStore, MetaStoreError},
     },
+    record::recording::failed,
     runs::{
         idempotency,
         registry::{JobKind, JobOrder, JobStatus, JobView, Part, each_of_kind},
@@ -327,7 +328,7 @@ impl JobRunner {
         // An analysis appends all its events or none: its run does not fail.
         let cut_off = !is_over && kind != JobKind::Analysis;
         if let Some(run) = registry.run(run).filter(|_| cut_off) {
-            let last = Some(failed(request, INTERRUPTED));
+            let last = Some(failed(Some(request), INTERRUPTED));
             let ended = registry.wind_up(&run, Part::End, Vec::new(), last);
             match ended.await.map_err(IngestError::from) {
                 Err(error) if lacks_room(&error) => return Err(error),

@@ -17,7 +17,6 @@ use worker::{ChunkBuilder, FrameChunk, ModelImage, WireError, WorkerError};
 
 use super::{
     Begun, IngestError, JobGuard, JobRunner, decode_events::DecodedSource, job::JobThread,
-    recovered::failed,
 };
 use crate::record::{
     gate_replay::{self, FrameAnalysis, ModelOutcome},
@@ -25,7 +24,7 @@ use crate::record::{
         ChunkComparer, DescriptionOptions, EventContext, FrameRange, LabelOptions, ModelStage,
         ReasonDriver, ReasonJob, ReasonOutcome, Reasoned,
     },
-    recording::RunLog,
+    recording::{RunLog, failed},
 };
 
 /// Chunks that wait between the decoder and the models: with the one being sent, a job has two
@@ -171,7 +170,7 @@ pub(super) fn run(begun: Begun, reason: ReasonJob) -> Result<Reasoned, IngestErr
     match outcome {
         Err(error) if is_told && !matches!(error, IngestError::Worker(WorkerError::Cancelled)) => {
             if log.run.check_active().is_ok() {
-                log.commit(vec![failed(request_id, &error.told())])?;
+                log.commit(vec![failed(Some(request_id), &error.told())])?;
             }
             Err(error)
         }
@@ -207,7 +206,7 @@ fn both(
 
 /// Closes the recording of a reasoning that fails with `error`.
 fn given_up(decoded: DecodedSource, error: IngestError) -> IngestError {
-    let last = Some(failed(decoded.ingest.request_id, &error.told()));
+    let last = Some(failed(Some(decoded.ingest.request_id), &error.told()));
     // A further error would be a consequence of the first.
     drop(decoded.record(Vec::new(), last));
     error

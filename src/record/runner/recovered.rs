@@ -2,10 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use media::{JobId, RequestId, RunId, Seq};
+use media::{JobId, RunId, Seq};
 use timeline::{
-    AnalysisKey, Event, EventKind, FindingKind, FramesDecoded, INTERRUPTED, RunFailed, Timeline,
-    TimelineError,
+    AnalysisKey, Event, EventKind, FindingKind, FramesDecoded, INTERRUPTED, Timeline, TimelineError,
 };
 use tokio::runtime::Handle;
 
@@ -14,7 +13,7 @@ use crate::{
     base::labels::TenantLabels,
     record::{
         recorder::Recorder,
-        recording::{DAMAGED, Head, RunLog, Sealed},
+        recording::{DAMAGED, Head, RunLog, Sealed, failed},
     },
     runs::registry::{Growing, Run, each_of_kind},
 };
@@ -58,7 +57,7 @@ impl JobRunner {
         }
         let reason = self.show(&run, job, &head)?;
         let last = (is_cut_off || head.session().is_some())
-            .then(|| failed(head.decoded.request_id, reason));
+            .then(|| failed(Some(head.decoded.request_id), reason));
         let (left, count) = self.left(&run, job, &head)?;
         let hold = registry.quota.hold(&run.origin().principal);
         let (registry, runtime) = (Arc::clone(registry), Handle::current());
@@ -199,12 +198,9 @@ fn began(timeline: &Timeline, run: RunId, job: JobId) -> Result<Seq, TimelineErr
     Ok(started)
 }
 
-pub(super) fn failed(request_id: RequestId, reason: &str) -> Event {
-    Event::RunFailed(RunFailed { request_id: Some(request_id), reason: reason.to_owned() })
-}
-
 #[cfg(test)]
 mod tests {
+    use media::RequestId;
     use timeline::{IngestStarted, JsonText, NewEvent, TimelineOptions};
 
     use super::*;
