@@ -38,6 +38,7 @@ use crate::{
     },
     config::Config,
     deliver::{
+        Deliveries,
         export::{Export, Place, Target},
         mirror::EventMirror,
         node,
@@ -61,7 +62,7 @@ use crate::{
         idempotency::IdempotencyStore,
         job_queue::JobQueue,
         registry::{RunLimits, RunRegistry},
-        retention::{ReaderLag, Retention},
+        retention::Retention,
         source::IngestRoots,
         summary::Summaries,
         tickets::Tickets,
@@ -313,7 +314,14 @@ pub fn open(
     });
     let mirror = mirror.transpose()?;
     let export = export(&config, &registry, &ledger, &metrics)?;
-    let readers = readers(&webhooks, mirror.as_ref(), export.as_ref());
+    let sender = Sender {
+        blobs: blobs.clone(),
+        timeline: registry.timeline().clone(),
+        metrics: Arc::clone(&metrics),
+    };
+    let sender = Arc::new(sender);
+    let deliveries = Deliveries { database, webhooks, mirror, export, sender };
+    let readers = deliveries.readers();
     let (runs, stills, counted) = (Arc::clone(&registry), blobs.clone(), Arc::clone(&metrics));
     let retention = Retention::new(config.retention, runs, stills, counted, readers, clock);
     retention.count_stored()?;
@@ -356,11 +364,6 @@ pub fn open(
     let uploads = config.data_dir.join("uploads");
     let uploads = UploadStore::open(&uploads, config.node_tag, ledger.clone(), Arc::clone(&quota))?;
     reserve.hold(registry.timeline().clone()).map_err(data_dir)?;
-    let sender = Sender {
-        blobs: blobs.clone(),
-        timeline: registry.timeline().clone(),
-        metrics: Arc::clone(&metrics),
-    };
     let small_stills = SmallStills::new(supervisor.clone(), Arc::clone(&metrics));
     let draining = CancellationToken::new();
     let live = LiveService::open(LiveDependencies {
@@ -380,11 +383,7 @@ pub fn open(
         runner,
         blobs,
         ledger,
-        database,
-        webhooks,
-        mirror,
-        export,
-        sender: Arc::new(sender),
+        deliveries,
         roots,
         idempotency,
         uploads: Arc::new(uploads),
@@ -414,23 +413,6 @@ pub fn open(
         search,
         labels,
     }))
-}
-
-/// Returns the readers of the log that retention waits for before it removes an event.
-fn readers(
-    webhooks: &Arc<WebhookService>,
-    mirror: Option<&Arc<EventMirror>>,
-    export: Option<&Arc<Export>>,
-) -> Vec<ReaderLag> {
-    let webhooks = Arc::clone(webhooks);
-    let mut readers: Vec<ReaderLag> = vec![Box::new(move || Ok(webhooks.behind()))];
-    if let Some(mirror) = mirror.map(Arc::clone) {
-        readers.push(Box::new(move || mirror.behind()));
-    }
-    if let Some(export) = export.map(Arc::clone) {
-        readers.push(Box::new(move || export.behind()));
-    }
-    readers
 }
 
 /// Checks the files that a start reads after the configuration: certificates, trust anchors, label maps.

@@ -49,7 +49,8 @@ impl Server {
         let accepting = listening.serve(&app, &ends);
         tokio::spawn(Arc::clone(&app.streams).run());
         let telling = CancellationToken::new();
-        tell(&app, &telling);
+        app.deliveries.start(&telling);
+        app.inference.start(telling.clone());
         tokio::spawn(Arc::clone(&app.retention).run(telling.clone()));
         tokio::spawn(Arc::clone(&app.idempotency).run(telling.clone()));
         tokio::spawn(Arc::clone(&app.runner).run(telling.clone()));
@@ -121,21 +122,6 @@ impl Server {
                 return;
             }
         }
-    }
-}
-
-/// Starts the tasks that deliver events to other systems; `stop` ends them.
-fn tell(app: &Arc<App>, stop: &CancellationToken) {
-    app.webhooks.start(stop.clone());
-    app.inference.start(stop.clone());
-    tokio::spawn(Arc::clone(&app.sender).run(stop.clone()));
-    if let Some(export) = app.export.clone() {
-        tokio::spawn(export.run(stop.clone()));
-    }
-    if let (Some(database), Some(mirror)) = (app.database.clone(), &app.mirror) {
-        let stopped = stop.clone();
-        tokio::spawn(async move { stopped.run_until_cancelled(database.keep_prepared()).await });
-        mirror.start(stop.clone());
     }
 }
 

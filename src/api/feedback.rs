@@ -12,7 +12,7 @@ const SLICE: usize = 100;
 
 impl App {
     pub(super) fn database(&self) -> ApiResult<&Database> {
-        self.database.as_ref().ok_or(ApiError::DatabaseMissing)
+        self.deliveries.database.as_ref().ok_or(ApiError::DatabaseMissing)
     }
 }
 

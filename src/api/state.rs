@@ -11,7 +11,6 @@ use super::{CorsOrigins, Desk, Growth, RateLimits, prelude::*, send_budget};
 use crate::{
     base::{
         blocking::{TaskPanicked, blocking},
-        database::Database,
         disk_reserve::DiskReserve,
         keys::ApiKeys,
         labels::CurrentLabels,
@@ -20,14 +19,7 @@ use crate::{
         quota::{Quota, QuotaLimits},
         stats::Stats,
     },
-    deliver::{
-        export::Export,
-        mirror::EventMirror,
-        objects::Sender,
-        search::SearchService,
-        sse::EventStreams,
-        webhook::{WebhookService, WebhookSettings},
-    },
+    deliver::{Deliveries, search::SearchService, sse::EventStreams, webhook::WebhookSettings},
     record::{
         image_embedder::NoveltyConfig,
         inference::{Inference, InferenceConfig},
@@ -113,12 +105,7 @@ pub struct App {
     /// Store of stills.
     pub(crate) blobs: BlobStore,
     pub(crate) ledger: MetaStore,
-    pub(crate) database: Option<Database>,
-    pub(crate) webhooks: Arc<WebhookService>,
-    pub(crate) mirror: Option<Arc<EventMirror>>,
-    pub(crate) export: Option<Arc<Export>>,
-    /// Upload of stills and columns to the object store.
-    pub(crate) sender: Arc<Sender>,
+    pub(crate) deliveries: Deliveries,
     /// Ingest roots: directories beneath which file sources may lie.
     pub(crate) roots: Arc<IngestRoots>,
     pub(crate) idempotency: Arc<IdempotencyStore>,

@@ -151,7 +151,7 @@ async fn made(
     let form = if run.is_some() { Form::OfRun } else { Form::Body };
     let WebhookRequest { url, kinds, secret, description } = body.read_as(form)?;
     app.check_open()?;
-    let url = app.webhooks.check(&url).await?;
+    let url = app.deliveries.webhooks.check(&url).await?;
     // After the name was resolved: a run that ended meanwhile would never remove the webhook.
     if let Some(run) = run
         && !run.lifecycle().is_active()
@@ -168,7 +168,7 @@ async fn made(
         secret: secret.unwrap_or_else(SigningSecret::generate),
         created_at: crate::base::clock::wall_now(),
     };
-    let webhook = app.webhooks.create(webhook).await?;
+    let webhook = app.deliveries.webhooks.create(webhook).await?;
     Ok(Json(WebhookCreated {
         request_id: caller.request_id.into(),
         run_id: webhook.run.map(|run| run.to_string()),
@@ -202,7 +202,7 @@ pub async fn list(OwnedRun(app, caller, run): OwnedRun) -> ApiResult<Json<Webhoo
 
 /// Returns the webhooks of `run`, or those of all runs of the caller.
 async fn listed(app: &App, caller: &Caller, run: Option<RunId>) -> ApiResult<Json<WebhookList>> {
-    let webhooks = app.webhooks.of(&caller.principal, run).await?.into_iter();
+    let webhooks = app.deliveries.webhooks.of(&caller.principal, run).await?.into_iter();
     let shown = |(state, dead_letters): (WebhookState, usize)| WebhookRecord {
         webhook_id: state.webhook.id.into(),
         url: state.webhook.url.url().to_string(),
@@ -234,7 +234,7 @@ impl FromRequestParts<Arc<App>> for OwnedWebhook {
             false => None,
         };
         let id = path_id(parts, app, "webhook_id", "webhook_id").await?;
-        let webhook = app.webhooks.find(&caller.principal, run, id);
+        let webhook = app.deliveries.webhooks.find(&caller.principal, run, id);
         let webhook = webhook.ok_or(ApiError::NotFound("webhook"))?;
         Ok(OwnedWebhook(Arc::clone(app), caller, webhook))
     }
@@ -259,7 +259,7 @@ pub struct WebhookDeleted {
 pub async fn remove(
     OwnedWebhook(app, caller, webhook): OwnedWebhook,
 ) -> ApiResult<Json<WebhookDeleted>> {
-    app.webhooks.remove(webhook.id).await?;
+    app.deliveries.webhooks.remove(webhook.id).await?;
     Ok(Json(WebhookDeleted {
         request_id: caller.request_id.into(),
         run_id: webhook.run.map(|run| run.to_string()),
@@ -301,7 +301,7 @@ pub struct DeadLetterList {
 pub async fn dead_letters(
     OwnedWebhook(app, caller, webhook): OwnedWebhook,
 ) -> ApiResult<Json<DeadLetterList>> {
-    let letters = app.webhooks.dead_letters(webhook.id).await?.into_iter();
+    let letters = app.deliveries.webhooks.dead_letters(webhook.id).await?.into_iter();
     let shown = |letter: DeadLetter| {
         let head = app.registry.timeline().heads(letter.seq, 1).first().copied();
         DeadLetterRecord {
@@ -348,7 +348,7 @@ pub struct RedeliverResult {
 pub async fn redeliver(
     OwnedWebhook(app, caller, webhook): OwnedWebhook,
 ) -> ApiResult<Json<RedeliverResult>> {
-    let queued = app.webhooks.redeliver(webhook.id).await?;
+    let queued = app.deliveries.webhooks.redeliver(webhook.id).await?;
     Ok(Json(RedeliverResult {
         request_id: caller.request_id.into(),
         run_id: webhook.run.map(|run| run.to_string()),
