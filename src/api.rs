@@ -64,16 +64,16 @@ use axum::{
 use routes::{Routes, routes};
 use webhooks::of_all as webhooks_of_all;
 
-pub(crate) use checks::Growth;
 pub(crate) use cors::CorsOrigins;
 pub(crate) use error::ApiError;
 pub(crate) use health::reasons;
-pub(crate) use jobs::Desk;
 pub use middleware::refusal_headers;
 pub(crate) use rate_limit::{FAILURES_MAX, RateLimits};
 pub(crate) use send_budget::accounts as byte_accounts;
 pub use state::App;
-pub(crate) use state::{ANALYSES_WAITING, DRAIN, FETCHERS, READERS_WAITING, Settings, Tool};
+pub(crate) use state::{
+    ANALYSES_WAITING, DRAIN, FETCHERS, READERS_WAITING, Settings, Tables, Tool,
+};
 pub(crate) use thresholds::KEEPALIVE_FRAMES_MAX;
 
 type ApiResult<T = Response> = Result<T, ApiError>;

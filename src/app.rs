@@ -20,9 +20,7 @@ use transport::{
 use worker::WorkerProgram;
 
 use crate::{
-    api::{
-        ANALYSES_WAITING, App, Desk, FETCHERS, Growth, READERS_WAITING, RateLimits, byte_accounts,
-    },
+    api::{ANALYSES_WAITING, App, FETCHERS, READERS_WAITING, RateLimits, Tables, byte_accounts},
     base::{
         clock::{RetentionClock, wall_now},
         database::Database,
@@ -34,7 +32,6 @@ use crate::{
         metrics::{Metrics, StoredFile},
         quota::Quota,
         secret::{self, Secret},
-        stats::Stats,
     },
     config::Config,
     deliver::{
@@ -64,8 +61,6 @@ use crate::{
         registry::{RunLimits, RunRegistry},
         retention::Retention,
         source::IngestRoots,
-        summary::Summaries,
-        tickets::Tickets,
         upload::{UploadError, UploadStore},
     },
     server::{ListenError, Server},
@@ -389,15 +384,12 @@ pub fn open(
         uploads: Arc::new(uploads),
         reserve,
         quota,
-        growth: Growth::default(),
+        tables: Tables::default(),
         limiter,
         retention,
         metrics,
         rates,
         small_stills,
-        summaries: Summaries::default(),
-        stats: Stats::default(),
-        tickets: Tickets::default(),
         unsent: byte_accounts(),
         arriving: byte_accounts(),
         readers: JobQueue::new(jobs, READERS_WAITING),
@@ -405,7 +397,6 @@ pub fn open(
         draining,
         workers,
         jobs,
-        desk: Desk::default(),
         analyses: JobQueue::new(jobs, ANALYSES_WAITING),
         inference,
         live,

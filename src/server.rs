@@ -133,7 +133,7 @@ async fn count_minutes(app: Arc<App>) {
         let counting = Arc::clone(&app);
         let counted = blocking(move || {
             worker::release_free_memory();
-            counting.stats.add(counting.counted());
+            counting.tables.stats.add(counting.counted());
         });
         if counted.await.is_err() {
             tracing::error!("counting a minute died");
@@ -145,7 +145,7 @@ async fn sweep(app: Arc<App>) {
     let mut tick = every(SWEEP);
     loop {
         tick.tick().await;
-        app.growth.note(Instant::now(), app.quota.total());
+        app.tables.growth.note(Instant::now(), app.quota.total());
         app.registry.end_idle(Instant::now()).await;
     }
 }

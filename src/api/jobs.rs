@@ -41,7 +41,7 @@ impl FromRequestParts<Arc<App>> for Named {
 
 impl Named {
     fn entry(&self) -> Option<Arc<Entry>> {
-        self.app.desk.find(self.run.id(), self.id)
+        self.app.tables.desk.find(self.run.id(), self.id)
     }
 
     async fn answer(&self) -> ApiResult {
@@ -128,7 +128,8 @@ pub struct JobList {
 )]
 pub async fn list(OwnedRun(app, caller, run): OwnedRun) -> ApiResult<Json<JobList>> {
     let (runner, id) = (Arc::clone(&app.runner), run.id());
-    let under_way: Vec<_> = app.desk.of_run(id).iter().filter_map(|entry| entry.view()).collect();
+    let under_way: Vec<_> =
+        app.tables.desk.of_run(id).iter().filter_map(|entry| entry.view()).collect();
     let mut jobs = app.blocking(move || runner.jobs_of(id)).await??;
     // The state in memory is newer than the stored record.
     jobs.retain(|job| under_way.iter().all(|other| other.order.id != job.order.id));

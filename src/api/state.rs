@@ -7,7 +7,7 @@ use timeline::BlobStore;
 use tokio_util::sync::CancellationToken;
 use transport::ConnectionLimiter;
 
-use super::{CorsOrigins, Desk, Growth, RateLimits, prelude::*, send_budget};
+use super::{CorsOrigins, RateLimits, checks::Growth, jobs::Desk, prelude::*, send_budget};
 use crate::{
     base::{
         blocking::{TaskPanicked, blocking},
@@ -112,16 +112,13 @@ pub struct App {
     pub(crate) uploads: Arc<UploadStore>,
     pub(crate) reserve: Arc<DiskReserve>,
     pub(crate) quota: Arc<Quota>,
-    pub(crate) growth: Growth,
+    pub(crate) tables: Tables,
     /// Limiter of open connections.
     pub limiter: Arc<ConnectionLimiter>,
     pub(crate) retention: Arc<Retention>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) rates: RateLimits,
     pub(crate) small_stills: SmallStills,
-    pub(crate) summaries: Summaries,
-    pub(crate) stats: Stats,
-    pub(crate) tickets: Tickets,
     /// Accounts of unsent answer bytes.
     pub(crate) unsent: Arc<Quota>,
     /// Accounts of bytes of JSON bodies that arrive.
@@ -135,8 +132,6 @@ pub struct App {
     pub(crate) workers: WorkerCapabilities,
     /// Maximum number of concurrent file jobs.
     pub(crate) jobs: usize,
-    /// Table of running jobs and their waiters.
-    pub(crate) desk: Desk,
     /// Permits of analyses; each may take the memory of half a million frames.
     pub(crate) analyses: JobQueue,
     pub(crate) inference: Arc<Inference>,
@@ -145,6 +140,17 @@ pub struct App {
     pub(crate) streams: Arc<EventStreams>,
     pub(crate) search: SearchService,
     pub(crate) labels: Arc<CurrentLabels>,
+}
+
+/// Tables that are in memory only: a restart empties them.
+#[derive(Default)]
+pub(crate) struct Tables {
+    pub growth: Growth,
+    pub summaries: Summaries,
+    pub stats: Stats,
+    pub tickets: Tickets,
+    /// Running jobs and their waiters.
+    pub desk: Desk,
 }
 
 impl App {

@@ -101,7 +101,8 @@ pub async fn list(
     let minutes = minutes.map_or(MINUTES_MAX, |BoundedInt(minutes)| minutes as usize);
     let owner = caller.principal;
     let reader = Arc::clone(&app);
-    let points = app.blocking(move || reader.stats.points(minutes, &owner, &reader.counted()));
+    let points =
+        app.blocking(move || reader.tables.stats.points(minutes, &owner, &reader.counted()));
     let points = points.await?.iter().map(StatsMinute::from).collect();
     Ok(Json(Stats { request_id: caller.request_id.into(), points }))
 }

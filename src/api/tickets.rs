@@ -36,7 +36,7 @@ impl Shown<'_> {
     /// Returns the owner of the run that the ticket is for, while the run exists.
     pub fn owner(&self, app: &App) -> Option<Principal> {
         let run = self.run?;
-        let owner = app.tickets.owner(self.ticket, run, Instant::now())?;
+        let owner = app.tables.tickets.owner(self.ticket, run, Instant::now())?;
         app.registry.find(run, &owner).map(|_| owner)
     }
 }
@@ -70,7 +70,7 @@ pub struct MediaTicket {
 )]
 pub async fn create(OwnedRun(app, caller, run): OwnedRun) -> ApiResult<Json<MediaTicket>> {
     let Caller { request_id, principal, .. } = caller;
-    let ticket = app.tickets.issue(&principal, run.id(), Instant::now());
+    let ticket = app.tables.tickets.issue(&principal, run.id(), Instant::now());
     let ticket = ticket.map_err(ApiError::TicketsFull)?;
     let expires_at = WallTime { epoch_ms: wall_now().epoch_ms + LIFE.as_millis() as i64 }.into();
     Ok(Json(MediaTicket {

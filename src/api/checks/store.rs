@@ -78,7 +78,7 @@ fn disk(app: &App) -> Check {
         }
     };
     let said = format!("{} free above the reserve, {} stored", size(room), size(stored));
-    let Some((a_day, span)) = app.growth.a_day(Instant::now(), stored) else {
+    let Some((a_day, span)) = app.tables.growth.a_day(Instant::now(), stored) else {
         return Check::ok(name, format!("{said}; started too lately to tell its growth"));
     };
     let said =

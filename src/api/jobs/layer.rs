@@ -98,7 +98,7 @@ pub async fn as_job(State(app): State<Arc<App>>, request: Request, next: Next) -
         }
     }
     let (entry, is_new) =
-        app.desk.ask(run.id(), kind, caller.request_id, fingerprint, may_begin)?;
+        app.tables.desk.ask(run.id(), kind, caller.request_id, fingerprint, may_begin)?;
     let told = entry.waits();
     if is_new {
         let ending = Ending { app: Arc::clone(&app), entry: Arc::clone(&entry), outcome: None };
@@ -152,7 +152,7 @@ struct Ending {
 impl Drop for Ending {
     fn drop(&mut self) {
         let died = || Outcome::Failed(Arc::new(ApiError::Bug("a handler panicked")));
-        self.app.desk.end(&self.entry, self.outcome.take().unwrap_or_else(died));
+        self.app.tables.desk.end(&self.entry, self.outcome.take().unwrap_or_else(died));
     }
 }
 

@@ -98,7 +98,7 @@ impl RunSummary {
     pub fn of(app: &App, run: &Arc<Run>) -> Option<RunSummary> {
         let timeline = app.registry.timeline();
         let gate = app.settings.gate;
-        let kept = app.summaries.of(run, Records { timeline, blobs: &app.blobs, gate });
+        let kept = app.tables.summaries.of(run, Records { timeline, blobs: &app.blobs, gate });
         // The events of a running job may not yet cover all that it has decoded.
         let decoded = run.progress().filter(|progress| progress.frames > 0);
         let mut summary = kept.or_else(|| {
