@@ -17,7 +17,7 @@ use transport::{
     tls::{TrustAnchors, TrustError, client_config, roots},
     webrtc::EndpointError,
 };
-use worker::WorkerProgram;
+use worker::{Supervisor, WorkerProgram};
 
 use crate::{
     api::{ANALYSES_WAITING, App, FETCHERS, READERS_WAITING, RateLimits, Tables, byte_accounts},
@@ -49,7 +49,7 @@ use crate::{
         image_embedder::{EmbedderError, ImageEmbedder},
         inference::{Inference, InferenceStartError},
         live::{LiveDependencies, LiveService},
-        recording,
+        recording::JobStorage,
         remote::RemoteSources,
         runner::{Answers, JobRunner, RunnerDependencies},
         small_stills::SmallStills,
@@ -135,22 +135,25 @@ fn check_log(data_dir: &Path, log: &Path) -> Result<(), StartError> {
     }
 }
 
-/// Stores on disk, and the quota that counts their bytes.
-struct Stores {
+/// Stores on disk, with the settings and metrics of the parts that are opened on them.
+struct Stores<'a> {
+    config: &'a Config,
+    metrics: &'a Arc<Metrics>,
     registry: Arc<RunRegistry>,
-    blobs: BlobStore,
-    open_columns: OpenColumns,
+    recordings: JobStorage,
     ledger: MetaStore,
+    /// Quota that counts the bytes of the stores.
     quota: Arc<Quota>,
+    clock: RetentionClock,
 }
 
-impl Stores {
+impl<'a> Stores<'a> {
     fn open(
-        config: &Config,
+        config: &'a Config,
         secret: &Secret,
-        metrics: &Arc<Metrics>,
-        reserve: &Arc<DiskReserve>,
-    ) -> Result<Stores, StartError> {
+        metrics: &'a Arc<Metrics>,
+    ) -> Result<Stores<'a>, StartError> {
+        let reserve = Arc::new(DiskReserve::new(config.data_dir.clone(), config.api.disk_reserve));
         let former = config.api.keys.as_ref().map(ApiKeys::former).unwrap_or_default();
         let log_dir = config.data_dir.join("log");
         check_log(&config.data_dir, &log_dir)?;
@@ -194,12 +197,79 @@ impl Stores {
         let limits =
             RunLimits { active: config.active_limit, ttl: config.run_ttl, tag: config.node_tag };
         let is_shared = config.api.keys.as_ref().is_some_and(|keys| keys.len() > 1);
-        let quota = Quota::new(config.api.quotas, is_shared.then(|| Arc::clone(reserve)));
+        let quota = Quota::new(config.api.quotas, is_shared.then(|| Arc::clone(&reserve)));
         let registry =
             RunRegistry::open(timeline, limits, Arc::clone(&quota), wall_now(), &former)?;
         let unfinished = recovery.leftovers + blobs.unfinished();
         metrics.retention_files.of(StoredFile::Unfinished).inc_by(unfinished);
-        Ok(Stores { registry, blobs, open_columns, ledger, quota })
+        let clock = RetentionClock::starting(wall_now(), registry.timeline().last_at());
+        pull_back(registry.timeline(), &ledger)?;
+        let still_seconds = metrics.still_seconds.clone();
+        let recordings = JobStorage { blobs, columns: open_columns, reserve, still_seconds };
+        Ok(Stores { config, metrics, registry, recordings, ledger, quota, clock })
+    }
+
+    fn deliveries(&self, egress: &EgressClient) -> Result<Deliveries, StartError> {
+        let &Stores { config, metrics, ref registry, ref ledger, .. } = self;
+        let webhooks = WebhookService::open(
+            Arc::clone(registry),
+            egress.clone(),
+            ledger.clone(),
+            Arc::clone(metrics),
+            config.api.webhooks,
+        )?;
+        let database = config.database.as_ref().map(Database::new);
+        let mirror = database.clone().map(|database| {
+            let (timeline, ledger) = (registry.timeline().clone(), ledger.clone());
+            EventMirror::new(config.mirror, database, timeline, ledger, Arc::clone(metrics))
+        });
+        let (mirror, export) = (mirror.transpose()?, self.export()?);
+        let (blobs, timeline) = (self.recordings.blobs.clone(), registry.timeline().clone());
+        let sender = Arc::new(Sender { blobs, timeline, metrics: Arc::clone(metrics) });
+        Ok(Deliveries { database, webhooks, mirror, export, sender })
+    }
+
+    fn export(&self) -> Result<Option<Arc<Export>>, StartError> {
+        let &Stores { config, metrics, ref registry, ref ledger, .. } = self;
+        let Some(settings) = config.export.clone() else { return Ok(None) };
+        let place = match &settings.place {
+            Target::Directory(path) => Place::Directory(path.clone()),
+            Target::Store(access) => Place::Store(store(access, config, ledger, metrics)?),
+        };
+        let (timeline, scratch) = (registry.timeline().clone(), config.data_dir.join("export"));
+        let (ledger, metrics, gate) = (ledger.clone(), Arc::clone(metrics), config.api.gate);
+        Ok(Some(Export::open(settings, place, timeline, ledger, metrics, gate, scratch)?))
+    }
+
+    fn inference(&self) -> Result<Arc<Inference>, StartError> {
+        let (settings, ca) = (&self.config.api.inference, self.config.egress.ca_path.as_deref());
+        let (runs, counted) = (Arc::clone(&self.registry), Arc::clone(self.metrics));
+        Ok(Arc::new(Inference::open(settings, ca, runs, self.ledger.clone(), counted)?))
+    }
+
+    fn runner(
+        &self,
+        supervisor: Supervisor,
+        egress: EgressClient,
+        labels: &Arc<CurrentLabels>,
+        threads: usize,
+    ) -> Result<Arc<JobRunner>, StartError> {
+        let &Stores { config, metrics, clock, .. } = self;
+        Ok(JobRunner::new(RunnerDependencies {
+            registry: Arc::clone(&self.registry),
+            stores: self.recordings.clone(),
+            answers: Answers::open(&config.data_dir.join("answers"))
+                .map_err(StartError::Answers)?,
+            ledger: self.ledger.clone(),
+            labels: Arc::clone(labels),
+            clock,
+            supervisor,
+            remote: RemoteSources { egress, config: config.api.remote.clone() },
+            gate: config.api.gate,
+            stills: config.ingest_stills,
+            threads,
+            metrics: Arc::clone(metrics),
+        }))
     }
 }
 
@@ -233,22 +303,6 @@ fn store(
     let tls = client_config(TrustAnchors::Roots(roots(config.egress.ca_path.as_deref())?))?;
     let writer = Writer { node, owner };
     Ok(objects::open(access, writer, Arc::unwrap_or_clone(tls), metrics)?)
-}
-
-fn export(
-    config: &Config,
-    registry: &RunRegistry,
-    ledger: &MetaStore,
-    metrics: &Arc<Metrics>,
-) -> Result<Option<Arc<Export>>, StartError> {
-    let Some(settings) = config.export.clone() else { return Ok(None) };
-    let place = match &settings.place {
-        Target::Directory(path) => Place::Directory(path.clone()),
-        Target::Store(access) => Place::Store(store(access, config, ledger, metrics)?),
-    };
-    let (timeline, scratch) = (registry.timeline().clone(), config.data_dir.join("export"));
-    let (ledger, metrics, gate) = (ledger.clone(), Arc::clone(metrics), config.api.gate);
-    Ok(Some(Export::open(settings, place, timeline, ledger, metrics, gate, scratch)?))
 }
 
 /// Adds the sandbox and a fork server to the worker program; counts each start of a worker.
@@ -289,82 +343,30 @@ pub fn open(
     let egress = EgressClient::new(&config.egress)?;
     let worker = prepared(worker, &config, &metrics);
     let (supervisor, workers) = WorkerCapabilities::choose(worker, &config.decode)?;
-    let reserve = Arc::new(DiskReserve::new(config.data_dir.clone(), config.api.disk_reserve));
-    let Stores { registry, blobs, open_columns, ledger, quota } =
-        Stores::open(&config, &secret, &metrics, &reserve)?;
-    let log = registry.timeline();
-    let clock = RetentionClock::starting(wall_now(), log.last_at());
-    pull_back(log, &ledger)?;
-    let webhooks = WebhookService::open(
-        Arc::clone(&registry),
-        egress.clone(),
-        ledger.clone(),
-        Arc::clone(&metrics),
-        config.api.webhooks,
-    )?;
-    let database = config.database.as_ref().map(Database::new);
-    let mirror = database.clone().map(|database| {
-        let timeline = registry.timeline().clone();
-        EventMirror::new(config.mirror, database, timeline, ledger.clone(), Arc::clone(&metrics))
-    });
-    let mirror = mirror.transpose()?;
-    let export = export(&config, &registry, &ledger, &metrics)?;
-    let sender = Sender {
-        blobs: blobs.clone(),
-        timeline: registry.timeline().clone(),
-        metrics: Arc::clone(&metrics),
-    };
-    let sender = Arc::new(sender);
-    let deliveries = Deliveries { database, webhooks, mirror, export, sender };
-    let readers = deliveries.readers();
-    let (runs, stills, counted) = (Arc::clone(&registry), blobs.clone(), Arc::clone(&metrics));
-    let retention = Retention::new(config.retention, runs, stills, counted, readers, clock);
+    let stores = Stores::open(&config, &secret, &metrics)?;
+    let deliveries = stores.deliveries(&egress)?;
+    let (runs, blobs) = (Arc::clone(&stores.registry), stores.recordings.blobs.clone());
+    let (counted, readers) = (Arc::clone(&metrics), deliveries.readers());
+    let retention = Retention::new(config.retention, runs, blobs, counted, readers, stores.clock);
     retention.count_stored()?;
-    let (runs, counted) = (Arc::clone(&registry), Arc::clone(&metrics));
-    let inference = Arc::new(Inference::open(
-        &config.api.inference,
-        config.egress.ca_path.as_deref(),
-        runs,
-        ledger.clone(),
-        counted,
-    )?);
-    let streams = EventStreams::new(Arc::clone(&registry), config.streams);
+    let inference = stores.inference()?;
+    let streams = EventStreams::new(Arc::clone(&stores.registry), config.streams);
     let cache = config.data_dir.join("search-cache");
     let limits = IndexLimits { memory_bytes: config.search_memory, chunk_bytes: CHUNK_BYTES };
-    let search = SearchService::start(Arc::clone(&registry), limits, cache)?;
+    let search = SearchService::start(Arc::clone(&stores.registry), limits, cache)?;
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
-    let places = recording::JobStorage {
-        blobs: blobs.clone(),
-        columns: open_columns,
-        reserve: Arc::clone(&reserve),
-        still_seconds: metrics.still_seconds.clone(),
-    };
-    let runner = JobRunner::new(RunnerDependencies {
-        registry: Arc::clone(&registry),
-        stores: places.clone(),
-        answers: Answers::open(&config.data_dir.join("answers")).map_err(StartError::Answers)?,
-        ledger: ledger.clone(),
-        labels: Arc::clone(&labels),
-        clock,
-        supervisor: supervisor.clone(),
-        remote: RemoteSources { egress, config: config.api.remote.clone() },
-        gate: config.api.gate,
-        stills: config.ingest_stills,
-        threads: jobs,
-        metrics: Arc::clone(&metrics),
-    });
+    let runner = stores.runner(supervisor.clone(), egress, &labels, jobs)?;
     let limiter = fd_limit::limiter(config.connections_max, config.api.connections_per_address)?;
-    let rates = RateLimits::new(config.api.rate_global, config.api.rate_principal);
+    let Stores { registry, recordings, ledger, quota, clock, .. } = stores;
     let idempotency = IdempotencyStore::open(ledger.clone(), clock, Arc::clone(&quota))?;
     let uploads = config.data_dir.join("uploads");
     let uploads = UploadStore::open(&uploads, config.node_tag, ledger.clone(), Arc::clone(&quota))?;
-    reserve.hold(registry.timeline().clone()).map_err(data_dir)?;
-    let small_stills = SmallStills::new(supervisor.clone(), Arc::clone(&metrics));
+    recordings.reserve.hold(registry.timeline().clone()).map_err(data_dir)?;
     let draining = CancellationToken::new();
     let live = LiveService::open(LiveDependencies {
         registry: Arc::clone(&registry),
-        stores: places,
-        supervisor,
+        stores: recordings.clone(),
+        supervisor: supervisor.clone(),
         inference: Arc::clone(&inference),
         metrics: Arc::clone(&metrics),
         config: config.api.live.clone(),
@@ -373,23 +375,23 @@ pub fn open(
         reuse: config.api.novelty.rule,
     })?;
     Ok(Arc::new(App {
+        rates: RateLimits::new(config.api.rate_global, config.api.rate_principal),
         settings: config.api,
         registry,
         runner,
-        blobs,
+        blobs: recordings.blobs,
         ledger,
         deliveries,
         roots,
         idempotency,
         uploads: Arc::new(uploads),
-        reserve,
+        reserve: recordings.reserve,
         quota,
         tables: Tables::default(),
         limiter,
         retention,
+        small_stills: SmallStills::new(supervisor, Arc::clone(&metrics)),
         metrics,
-        rates,
-        small_stills,
         unsent: byte_accounts(),
         arriving: byte_accounts(),
         readers: JobQueue::new(jobs, READERS_WAITING),
