@@ -192,27 +192,22 @@ async fn serve_connection(
     let mut builder = server::builder();
     // Room for a head over the limit, which `handle_request` then refuses with the site's headers.
     builder.max_field_section_size(2 * limits.header_bytes_max as u64).send_grease(false);
-    let mut h3: Connection = match builder.build(transport).await {
-        Ok(h3) => h3,
-        Err(error) => return tracing::debug!(%error, "HTTP/3 did not begin"),
-    };
+    let begun = builder.build(transport).await;
+    let begun = begun.inspect_err(|error| tracing::debug!(%error, "HTTP/3 did not begin"));
+    let Ok(mut h3): Result<Connection, _> = begun else { return };
     let requests = TaskTracker::new();
     let mut look = tokio::time::interval(limits.idle / 2);
     let mut leaving = false;
     loop {
         tokio::select! {
-            accepted = h3.accept() => match accepted {
-                Ok(Some(resolver)) => {
-                    let Some(accepted) = newest.take() else { break };
-                    let (site, activity) = (site.clone(), (place.peer, Arc::clone(&place.activity)));
-                    requests.spawn(exchange(resolver, accepted, site, limits, activity));
-                }
-                Ok(None) => break,
-                Err(error) => {
-                    tracing::debug!(%error, "an HTTP/3 connection ended");
-                    break;
-                }
-            },
+            accepted = h3.accept() => {
+                let accepted = accepted
+                    .inspect_err(|error| tracing::debug!(%error, "an HTTP/3 connection ended"));
+                let Ok(Some(resolver)) = accepted else { break };
+                let Some(accepted) = newest.take() else { break };
+                let (site, activity) = (site.clone(), (place.peer, Arc::clone(&place.activity)));
+                requests.spawn(exchange(resolver, accepted, site, limits, activity));
+            }
             () = stop.cancelled(), if !leaving => {
                 leaving = true;
                 requests.close();
@@ -230,8 +225,7 @@ async fn serve_connection(
             }
             () = place.leave.cancelled() => break,
             _ = look.tick() => {
-                let idle = 2 * limits.idle;
-                if place.activity.stalled() > idle || place.activity.unused() > idle {
+                if place.activity.stalled().max(place.activity.unused()) > 2 * limits.idle {
                     tracing::debug!("closing an idle or stalled QUIC connection");
                     break;
                 }
