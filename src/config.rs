@@ -124,6 +124,7 @@ impl Config {
         let stills = one_of([("selected", true), ("none", false)]);
         let sandbox = named(worker::SandboxPolicy::from_name, "require or best-effort");
         let format = named(LogFormat::from_name, "one of both, text, json");
+        let traces = optional(collector::collector);
         let filter = "info,object_store=warn,rtc_dtls=error";
         let mut config = Config {
             api,
@@ -149,21 +150,15 @@ impl Config {
             search_memory: vars.read("SERVICE_SEARCH_MEMORY_MIB", "256", mib(8, 1 << 20)) as usize,
             connections_max: vars.read("SERVICE_MAX_CONNECTIONS", "16384", whole(16, 1_000_000)),
             egress,
-            traces_endpoint: vars.read_url(
-                "SERVICE_TRACES_ENDPOINT",
-                "",
-                optional(collector::collector),
-            ),
+            traces_endpoint: vars.read_url("SERVICE_TRACES_ENDPOINT", "", traces),
             log_filter: vars.read("RUST_LOG", filter, collector::filter),
             log_format: vars.read("SERVICE_LOG_FORMAT", "both", format),
             shown: Vec::new(),
             warnings: Vec::new(),
         };
         if config.api.keys.is_some() && config.api.cors_origins == CorsOrigins::Any {
-            vars.refuse(
-                "SERVICE_CORS_ALLOWED_ORIGINS",
-                "must list origins while keys are required, not *",
-            );
+            let problem = "must list origins while keys are required, not *";
+            vars.refuse("SERVICE_CORS_ALLOWED_ORIGINS", problem);
         }
         config.warnings.extend(vars.unknown());
         config.warnings.extend(remote::warnings(&config.egress));
