@@ -155,12 +155,9 @@ impl From<Still> for ReportStill {
 
 pub fn run(args: &AnalyzeArgs) -> Result<(), CliError> {
     let started = Instant::now();
-    if let Some(report) = &args.report
-        && is_same_file(report, &args.file)
-    {
-        return Err(CliError::Usage(
-            "the report would overwrite the video: name another file".into(),
-        ));
+    if args.report.as_ref().is_some_and(|report| is_same_file(report, &args.file)) {
+        let problem = "the report would overwrite the video: name another file";
+        return Err(CliError::Usage(problem.into()));
     }
     let cancel = interrupt::token()?;
     if let Some(dir) = &args.stills {
