@@ -111,9 +111,7 @@ pub fn analyze(
         }
         ControlFlow::Continue(())
     });
-    if let Some(bar) = bar {
-        bar.finish_and_clear();
-    }
+    bar.iter().for_each(ProgressBar::finish_and_clear);
     // A cancelled analysis counts as interrupted, whatever its outcome.
     if let Some(failure) = cancel.is_cancelled().then_some(CliError::Interrupted).or(failure) {
         return Err(failure);
