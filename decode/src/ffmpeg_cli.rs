@@ -79,7 +79,7 @@ impl DecoderFactory for FfmpegFactory {
         };
         let extent = parameters.extent().ok_or_else(|| refused("no picture size".to_owned()))?;
         let rewriter = InBandRewriter::new(codec, parameters.extradata())
-            .ok_or_else(|| refused(format!("{} is not asked of it", codec.as_str())))?;
+            .ok_or_else(|| refused(format!("it is not used for {}", codec.as_str())))?;
         let conversation = (self.start)(codec).map_err(|error| refused(error.to_string()))?;
         let talk = PipeThreads::start(conversation, ivf::header(codec, extent), limits)
             .map_err(|error| refused(error.to_string()))?;
