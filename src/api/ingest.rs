@@ -164,8 +164,7 @@ pub async fn ingest(
         max_frames: request.max_frames.map_or(MAX_FRAMES_DEFAULT, |it| it.0),
         gate: thresholds::chosen(request.gate, mode, app.settings.gate),
         zones: zones::zones(request.zones, request.activity_zones_only),
-        words: TenantLabels { maps: app.labels.get(), tenant: run.origin().tenant.clone() },
-        ..opened(&app, &caller, &body, &request.source_uri.0).await?
+        ..opened(&app, &caller, &run, &body, &request.source_uri.0).await?
     };
     let source_uri = ingest.source_uri.clone();
     let ingested = app.runner.ingest(&run, ingest, job.token).await?;
@@ -186,13 +185,15 @@ pub async fn ingest(
     }))
 }
 
-/// Prepares an ingest of the source `uri`, with default options; `body` is the request, for the event.
+/// Prepares an ingest of the source `uri` on `run`, with default options; `body` is the request, for the event.
 pub async fn opened(
     app: &Arc<App>,
     caller: &Caller,
+    run: &Run,
     body: &JsonBody,
     uri: &str,
 ) -> ApiResult<IngestJob> {
+    let words = TenantLabels { maps: app.labels.get(), tenant: run.origin().tenant.clone() };
     let (source, source_uri) = source(app, &caller.principal, uri).await?;
     let echo = if source_uri == uri { body.text() } else { body.with("source_uri", &source_uri) };
     let echo = echo.ok_or(ApiError::Bug("a parsed body is not JSON"))?;
@@ -211,7 +212,7 @@ pub async fn opened(
         gate: app.settings.gate,
         zones: Zones::default(),
         model: None,
-        words: TenantLabels::default(),
+        words,
         echo,
     })
 }

@@ -18,7 +18,7 @@ use super::{
     zones::zones,
 };
 use crate::{
-    base::{labels::TenantLabels, model_catalog::Mode},
+    base::model_catalog::Mode,
     record::{
         gate_replay::rate_of,
         inference::Requester,
@@ -209,16 +209,12 @@ pub async fn reason(
     let model: Label = model.unwrap_or(request.model.0);
     let (policy, rate) = sampling(request.sampling_policy, request.fixed_fps);
     let semantics = asked(&app, &caller, &run, wanted, rate)?;
-    let views = match &semantics {
-        ModelStage::Chunks(description) => Some(description.views),
-        ModelStage::Off | ModelStage::Missing(_) => None,
-    };
+    let views = if let ModelStage::Chunks(it) = &semantics { Some(it.views) } else { None };
     let origin = run.origin();
     let stream_id = request.stream_id.unwrap_or_else(default_stream);
     let mode = request.mode.map(|it| it.0);
     let own = mode.or_else(|| Mode::from_name(&origin.mode));
     let ingest = IngestJob {
-        request_id: caller.request_id,
         stream_id: stream_id.clone(),
         policy,
         rate,
@@ -226,8 +222,7 @@ pub async fn reason(
         gate: thresholds::chosen(request.gate, own, app.settings.gate),
         zones: zones(request.zones, request.activity_zones_only),
         model: Some(model.clone()),
-        words: TenantLabels { maps: app.labels.get(), tenant: origin.tenant.clone() },
-        ..opened(&app, &caller, &body, &request.source_uri.0).await?
+        ..opened(&app, &caller, &run, &body, &request.source_uri.0).await?
     };
     let mode = mode.map_or_else(|| origin.mode.clone(), |mode| mode.as_str().into());
     let windowing = windowing(request.window_size, request.segment_ms);
