@@ -188,7 +188,6 @@ impl SessionTask {
         self.drain_worker(seat.as_deref(), &end).await;
         self.drain_descriptions().await;
         self.record(&end).await;
-        self.metrics.live_ends.of(SessionEnd::from(&end)).inc();
         tracing::info!(session = %self.session.id, run = %self.session.run.id(), ?end,
             "a live session ended");
         let SessionTask { intake, guard, memory, ends, .. } = self;
@@ -341,7 +340,9 @@ impl SessionTask {
         }
     }
 
+    /// Ends the recording and the run, each as `end` says, and counts the end.
     async fn record(&mut self, end: &EndReason) {
+        use SessionEnd as E;
         let (frames, markers) = self.recording.end(self.inbox.shared());
         let index_name = self.recording.index_name().cloned();
         let completed = |request_id| {
@@ -359,16 +360,18 @@ impl SessionTask {
             Event::RunDeleted(RunDeleted { request_id: None, reclaim })
         };
         let lost = "the publisher was lost: nothing came from it for 10 s";
-        let (last, cut) = match end {
-            EndReason::Deleted(request_id) => (Some(completed(Some(*request_id))), None),
-            EndReason::Closed => (Some(completed(None)), None),
-            EndReason::Lost => (Some(failed(lost)), Some("its publisher was lost")),
-            EndReason::NeverConnected => (Some(deleted()), Some("its publisher never came")),
-            EndReason::Shutdown => (Some(failed(SHUTDOWN)), Some(SHUTDOWN)),
-            EndReason::Failed(reason) => (Some(failed(reason)), Some(reason.as_str())),
-            EndReason::RunOver => (None, Some("stopped")),
+        let never = "its publisher never came";
+        let (counted, last, cut) = match end {
+            EndReason::Deleted(request) => (E::Deleted, Some(completed(Some(*request))), None),
+            EndReason::Closed => (E::Closed, Some(completed(None)), None),
+            EndReason::Lost => (E::Lost, Some(failed(lost)), Some("its publisher was lost")),
+            EndReason::NeverConnected => (E::NeverConnected, Some(deleted()), Some(never)),
+            EndReason::Shutdown => (E::Shutdown, Some(failed(SHUTDOWN)), Some(SHUTDOWN)),
+            EndReason::Failed(reason) => (E::Failed, Some(failed(reason)), Some(reason.as_str())),
+            EndReason::RunOver => (E::RunOver, None, Some("stopped")),
         };
         self.recording.close(self.inbox.shared(), cut, last).await;
+        self.metrics.live_ends.of(counted).inc();
     }
 }
 

@@ -1,11 +1,10 @@
-//! Adds the counts of the endpoint and its sessions to the metrics, and maps ends to their labels.
+//! Adds the counts of the endpoint and its sessions to the metrics.
 
 use parking_lot::Mutex;
 use prometheus::IntCounter;
 use transport::webrtc::{DropReason, EndpointStats, SessionStats};
 
-use super::EndReason;
-use crate::base::metrics::{Metrics, SessionEnd};
+use crate::base::metrics::Metrics;
 
 /// Packet counts of one session that are already in the metrics.
 #[derive(Debug, Default)]
@@ -14,20 +13,6 @@ pub struct PacketCounters(Mutex<SessionStats>);
 /// Counts of dropped datagrams that are already in the metrics.
 #[derive(Debug, Default)]
 pub struct DroppedCounters(Mutex<[u64; DropReason::ALL.len()]>);
-
-impl From<&EndReason> for SessionEnd {
-    fn from(end: &EndReason) -> SessionEnd {
-        match end {
-            EndReason::Deleted(_) => SessionEnd::Deleted,
-            EndReason::Closed => SessionEnd::Closed,
-            EndReason::Lost => SessionEnd::Lost,
-            EndReason::NeverConnected => SessionEnd::NeverConnected,
-            EndReason::RunOver => SessionEnd::RunOver,
-            EndReason::Shutdown => SessionEnd::Shutdown,
-            EndReason::Failed(_) => SessionEnd::Failed,
-        }
-    }
-}
 
 impl PacketCounters {
     /// Adds the counts since the last call to `metrics`.
