@@ -35,7 +35,7 @@ use gate::GateConfig;
 use media::{Codec, ErrorKind, Label, RequestId, SessionId, Zones};
 use parking_lot::Mutex;
 use timeline::INTERRUPTED;
-use tokio::{runtime::Handle, task::JoinSet};
+use tokio::task::JoinSet;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::Instrument;
 use transport::webrtc::{EndpointConfig, EndpointError, OfferError, SdpAnswer};
@@ -46,7 +46,7 @@ use crate::{
     record::{
         image_embedder::ImageEmbedder,
         inference::{Inference, Requester},
-        recording::{JobStorage, LOG_WAIT, RunLog, failed},
+        recording::{JobStorage, RunLog, failed},
     },
     runs::registry::{JobGuard, JobToken, Part, Run, RunError, RunOrigin, RunRegistry},
 };
@@ -230,13 +230,7 @@ impl LiveService {
         let id = SessionId::from_bytes(crate::base::id_bytes(registry.limits.tag));
         let (run, guard) = self.run_of(id, &who, &wishes).await?;
         inbox.shared().show_in(&guard.token);
-        let log = RunLog {
-            registry: Arc::clone(registry),
-            run: Arc::clone(&run),
-            runtime: Handle::current(),
-            patience: LOG_WAIT,
-        };
-        let stores = self.parts.stores.clone();
+        let (log, stores) = (RunLog::new(registry, &run), self.parts.stores.clone());
         let describers = self.describers(id, &who, &wishes, &log);
         let (recording, recorder) = LiveRecording::new(log, stores, id, &who, &wishes);
         inbox.shared().record_by(recorder);

@@ -39,7 +39,7 @@ pub const DAMAGED: &str = "it was damaged on the disk";
 /// Model that an analysis names if the request named none.
 const BY_GATE: &str = "gate";
 /// Longest wait of a job's events for room in the log.
-pub const LOG_WAIT: Duration = Duration::from_secs(30);
+const LOG_WAIT: Duration = Duration::from_secs(30);
 
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
@@ -91,6 +91,12 @@ pub struct RunLog {
 }
 
 impl RunLog {
+    /// Creates the log of `run` for the current runtime.
+    pub fn new(registry: &Arc<RunRegistry>, run: &Arc<Run>) -> RunLog {
+        let (registry, run) = (Arc::clone(registry), Arc::clone(run));
+        RunLog { registry, run, runtime: Handle::current(), patience: LOG_WAIT }
+    }
+
     pub fn commit(&self, events: Vec<Event>) -> Result<(), RunError> {
         self.runtime.block_on(self.registry.commit(&self.run, events))?;
         Ok(())

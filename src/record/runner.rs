@@ -20,7 +20,7 @@ use gate::GateConfig;
 use media::{FrameRate, JobId, Label, RequestId, Rotation, RunId, StreamId, Zones};
 use parking_lot::Mutex;
 use timeline::{JsonText, OpenColumns, SamplingPolicy};
-use tokio::{runtime::Handle, sync::oneshot};
+use tokio::sync::oneshot;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{Instrument, Span};
 use worker::{Supervisor, WorkerError};
@@ -38,7 +38,7 @@ use crate::{
         metrics::Metrics,
         telemetry::SPANS,
     },
-    record::recording::{JobStorage, LOG_WAIT, RunLog, failed},
+    record::recording::{JobStorage, RunLog, failed},
     runs::{
         job_queue::{JobLength, JobPermit, JobQueue, QueueFull, Reservation},
         registry::{JobGuard, JobKind, JobToken, JobView, Run, RunRegistry},
@@ -349,12 +349,7 @@ impl JobRunner {
     ) -> Result<T, IngestError> {
         let (tell, told) = oneshot::channel();
         guard.token.begin_work();
-        let log = RunLog {
-            registry: Arc::clone(&self.parts.registry),
-            run: Arc::clone(&guard.run),
-            runtime: Handle::current(),
-            patience: LOG_WAIT,
-        };
+        let log = RunLog::new(&self.parts.registry, &guard.run);
         let begun = Begun { runner: Arc::clone(self), guard, places, log };
         let span = Span::current();
         std::thread::Builder::new()

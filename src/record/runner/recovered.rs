@@ -6,7 +6,6 @@ use media::{JobId, RunId, Seq};
 use timeline::{
     AnalysisKey, Event, EventKind, FindingKind, FramesDecoded, INTERRUPTED, Timeline, TimelineError,
 };
-use tokio::runtime::Handle;
 
 use super::{IngestError, JobRunner};
 use crate::{
@@ -60,9 +59,8 @@ impl JobRunner {
             .then(|| failed(Some(head.decoded.request_id), reason));
         let (left, count) = self.left(&run, job, &head)?;
         let hold = registry.quota.hold(&run.origin().principal);
-        let (registry, runtime) = (Arc::clone(registry), Handle::current());
         // No waiting for room: the next periodic retry tries again.
-        let log = RunLog { registry, run, runtime, patience: Duration::ZERO };
+        let log = RunLog { patience: Duration::ZERO, ..RunLog::new(registry, &run) };
         let (sealed, _) = Sealed::copy(log, stores.clone(), job, hold)?;
         let decoded = FramesDecoded {
             truncated: true,

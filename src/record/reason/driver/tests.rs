@@ -10,16 +10,13 @@ use infer::{Completion, FinishReason, InferError, TokenUsage};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use timeline::{Event, Pass};
-use tokio::{runtime::Handle, sync::Semaphore, task::JoinHandle};
+use tokio::{sync::Semaphore, task::JoinHandle};
 
 use super::{record::cut, *};
 use crate::{
-    record::{
-        reason::{
-            chunk_tracker,
-            describer::{DescribeFuture, FailedAttempts},
-        },
-        recording::LOG_WAIT,
+    record::reason::{
+        chunk_tracker,
+        describer::{DescribeFuture, FailedAttempts},
     },
     runs::registry::{Run, RunRegistry, tests::samples},
 };
@@ -162,12 +159,7 @@ async fn stage(
     };
     let metrics = Arc::new(Metrics::new());
     let driver = ReasonDriver {
-        log: RunLog {
-            registry: Arc::clone(&registry),
-            run: Arc::clone(&run),
-            runtime: Handle::current(),
-            patience: LOG_WAIT,
-        },
+        log: RunLog::new(&registry, &run),
         metrics: Arc::clone(&metrics),
         describer: describer.clone(),
         subject,
