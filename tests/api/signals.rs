@@ -1,6 +1,6 @@
 //! Recorded signals with the gate's decisions: frame by frame, in buckets, of one frame.
 
-use media::{RequestId, RunId, Score, Signal, Zones};
+use media::{RequestId, RunId, Score, Signal};
 use serde_json::{Value, json};
 use timeline::{Event, FramesDecoded, SamplingPolicy, Signals};
 
@@ -113,25 +113,14 @@ const MANY: u64 = 150_000;
 
 /// A recording of an older server.
 pub fn decoded(signals: Signals) -> FramesDecoded {
+    let (uri, stream) = ("a.mp4".to_owned(), "main".parse().expect("an id"));
     FramesDecoded {
-        request_id: REQUEST,
-        source_uri: "a.mp4".to_owned(),
-        stream_id: "main".parse().expect("an id"),
-        sampling_policy: SamplingPolicy::SourceFpsAdaptive,
-        source_fps: None,
-        sample_fps: None,
         decoded_frames: signals.count(),
         width: 16,
         height: 16,
         pixel_format: "yuv420p".to_owned(),
-        decoder: None,
-        decoder_fallback: None,
-        truncated: false,
-        reason: None,
-        gate: None,
-        zones: Zones::default(),
-        wall_start_ms: None,
         signals,
+        ..FramesDecoded::new(REQUEST, uri, stream, SamplingPolicy::SourceFpsAdaptive)
     }
 }
 

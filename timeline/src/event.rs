@@ -11,7 +11,7 @@ pub use kind::EventKind;
 pub use payloads::*;
 
 use crate::signal_column;
-use media::{BlobHash, RunId, Signal};
+use media::{BlobHash, RequestId, RunId, Signal, StreamId, Zones};
 
 /// Failure reason of work that ended because its server was killed or its machine stopped.
 pub const INTERRUPTED: &str = "interrupted";
@@ -75,6 +75,37 @@ impl Signals {
         match self {
             Signals::Inline(_) => 0,
             Signals::Column { count, .. } => signal_column::file_bytes(*count).unwrap_or_default(),
+        }
+    }
+}
+
+impl FramesDecoded {
+    /// Creates the event of a source, without frames and with nothing known of its pictures.
+    pub fn new(
+        request_id: RequestId,
+        source_uri: String,
+        stream_id: StreamId,
+        sampling_policy: SamplingPolicy,
+    ) -> FramesDecoded {
+        FramesDecoded {
+            request_id,
+            source_uri,
+            stream_id,
+            sampling_policy,
+            source_fps: None,
+            sample_fps: None,
+            decoded_frames: 0,
+            width: 0,
+            height: 0,
+            pixel_format: "unknown".to_owned(),
+            decoder: None,
+            decoder_fallback: None,
+            truncated: false,
+            reason: None,
+            gate: None,
+            zones: Zones::default(),
+            wall_start_ms: None,
+            signals: Signals::Inline(Vec::new()),
         }
     }
 }

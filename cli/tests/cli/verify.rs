@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use media::{Activity, BlobHash, EventType, GateConfig, RequestId, RunId, Score, Signal, Zones};
+use media::{Activity, BlobHash, EventType, GateConfig, RequestId, RunId, Score, Signal};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
@@ -68,25 +68,19 @@ fn recorded(pass: &Pass, source: &str) -> TempDir {
     let dir = TempDir::new().expect("a folder");
     let (log, _) = Timeline::open(&dir.path().join("log"), timeline::TimelineOptions::default())
         .expect("opens");
+    let (request_id, stream_id) = (RequestId::from_bytes([1; 8]), "main".parse().expect("a label"));
+    let policy = SamplingPolicy::SourceFpsAdaptive;
     let decoded = FramesDecoded {
-        request_id: RequestId::from_bytes([1; 8]),
-        source_uri: source.to_owned(),
-        stream_id: "main".parse().expect("a label"),
-        sampling_policy: SamplingPolicy::SourceFpsAdaptive,
-        source_fps: None,
-        sample_fps: None,
         decoded_frames: pass.signals.len() as u64,
         width: 256,
         height: 192,
         pixel_format: "yuv420p".to_owned(),
         decoder: Some("software:h264".to_owned()),
-        decoder_fallback: None,
         truncated: pass.reason.is_some(),
         reason: pass.reason.map(str::to_owned),
         gate: pass.gate,
-        zones: Zones::default(),
-        wall_start_ms: None,
         signals: Signals::Inline(pass.signals.clone()),
+        ..FramesDecoded::new(request_id, source.to_owned(), stream_id, policy)
     };
     let stills = pass.stills.iter().cloned().map(Event::KeyframeStored);
     let events = stills.chain([Event::FramesDecoded(decoded)]);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use media::{Dimensions, JobId, Label, SessionId, StreamId};
-use timeline::{AnalysisKey, Event, FramesDecoded, SamplingPolicy, Signals};
+use timeline::{AnalysisKey, Event, FramesDecoded, SamplingPolicy};
 
 use super::{
     PublisherIdentity, SessionOptions, session::EndReason, session_events::SessionProgress,
@@ -46,25 +46,11 @@ impl LiveRecording {
     ) -> (LiveRecording, Recorder) {
         let stream_id: StreamId = STREAM.parse().expect("a valid stream id");
         let key = AnalysisKey { run: log.run.id(), stream: stream_id.clone(), ordinal: 0 };
+        let (uri, policy) = (format!("whip:{session}"), SamplingPolicy::SourceFpsAdaptive);
         let decoded = FramesDecoded {
-            request_id: who.request_id,
-            source_uri: format!("whip:{session}"),
-            stream_id,
-            sampling_policy: SamplingPolicy::SourceFpsAdaptive,
-            source_fps: None,
-            sample_fps: None,
-            decoded_frames: 0,
-            width: 0,
-            height: 0,
-            pixel_format: "unknown".to_owned(),
-            decoder: None,
-            decoder_fallback: None,
-            truncated: false,
-            reason: None,
             gate: Some(wishes.gate),
             zones: wishes.zones.clone(),
-            wall_start_ms: None,
-            signals: Signals::Inline(Vec::new()),
+            ..FramesDecoded::new(who.request_id, uri, stream_id, policy)
         };
         let analysis = Some(recording::analysis(&key, &decoded, wishes.gate, &log.run));
         let index_name = wishes.index_name.clone();

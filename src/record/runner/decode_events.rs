@@ -2,7 +2,7 @@
 
 use decode::{FileReport, StreamInfo};
 use media::{FrameRate, JobId, WallTime};
-use timeline::{AnalysisGenerated, Event, FramesDecoded, IngestReceived, IngestStarted, Signals};
+use timeline::{AnalysisGenerated, Event, FramesDecoded, IngestReceived, IngestStarted};
 
 use super::{IngestError, IngestJob, IngestResult};
 use crate::record::recording::{Head, RunLog, Sealed};
@@ -41,25 +41,17 @@ impl IngestJob {
 
     /// Returns the event of the frames, as far as known once `stream` is opened.
     pub(super) fn opened(&self, stream: &StreamInfo) -> FramesDecoded {
+        let (uri, stream_id) = (self.source_uri.clone(), self.stream_id.clone());
         FramesDecoded {
-            request_id: self.request_id,
-            source_uri: self.source_uri.clone(),
-            stream_id: self.stream_id.clone(),
-            sampling_policy: self.policy,
             source_fps: stream.source_rate,
             sample_fps: self.rate.or_else(|| stream.source_rate.map(clamped)),
-            decoded_frames: 0,
             width: stream.extent.width,
             height: stream.extent.height,
             pixel_format: stream.pixel_format.clone(),
-            decoder: None,
-            decoder_fallback: None,
-            truncated: false,
-            reason: None,
             gate: Some(self.gate),
             zones: self.zones.clone(),
             wall_start_ms: Some(stream.wall_start.filter(is_dated)),
-            signals: Signals::Inline(Vec::new()),
+            ..FramesDecoded::new(self.request_id, uri, stream_id, self.policy)
         }
     }
 

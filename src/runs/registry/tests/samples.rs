@@ -2,7 +2,7 @@
 
 use std::{os::unix::fs::FileExt, path::Path, sync::Arc, time::Duration};
 
-use media::{RequestId, WallTime, Zones};
+use media::{RequestId, WallTime};
 use timeline::{FramesDecoded, SamplingPolicy, Signals, Timeline, TimelineOptions};
 
 use crate::{
@@ -40,24 +40,13 @@ pub fn origin(owner: &str) -> RunOrigin {
 
 /// Event of a recorded file.
 pub fn decoded(request_id: RequestId, signals: Signals) -> FramesDecoded {
+    let (uri, stream) = ("a.mp4".to_owned(), "main".parse().expect("an id"));
     FramesDecoded {
-        request_id,
-        source_uri: "a.mp4".to_owned(),
-        stream_id: "main".parse().expect("an id"),
-        sampling_policy: SamplingPolicy::SourceFpsAdaptive,
-        source_fps: None,
-        sample_fps: None,
         decoded_frames: signals.count(),
         width: 16,
         height: 16,
         pixel_format: "yuv420p".to_owned(),
-        decoder: None,
-        decoder_fallback: None,
-        truncated: false,
-        reason: None,
-        gate: None,
-        zones: Zones::default(),
-        wall_start_ms: None,
         signals,
+        ..FramesDecoded::new(request_id, uri, stream, SamplingPolicy::SourceFpsAdaptive)
     }
 }
