@@ -469,12 +469,7 @@ pub fn failed(request_id: Option<RequestId>, reason: &str) -> Event {
 }
 
 /// Returns the event of a recording's own analysis; its counts are filled in when the recording closes.
-pub fn analysis(
-    key: &AnalysisKey,
-    decoded: &FramesDecoded,
-    gate: GateConfig,
-    run: &Run,
-) -> AnalysisGenerated {
+pub fn analysis(key: &AnalysisKey, decoded: &FramesDecoded, run: &Run) -> AnalysisGenerated {
     let model = run.snapshot().model;
     AnalysisGenerated {
         request_id: decoded.request_id,
@@ -488,7 +483,7 @@ pub fn analysis(
         model: model.unwrap_or_else(|| BY_GATE.to_owned()),
         markers: 0,
         analysis_id: Some(key.id()),
-        gate: Some(gate),
+        gate: decoded.gate,
         zones: None,
     }
 }

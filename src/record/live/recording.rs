@@ -52,7 +52,7 @@ impl LiveRecording {
             zones: wishes.zones.clone(),
             ..FramesDecoded::new(who.request_id, uri, stream_id, policy)
         };
-        let analysis = Some(recording::analysis(&key, &decoded, wishes.gate, &log.run));
+        let analysis = Some(recording::analysis(&key, &decoded, &log.run));
         let index_name = wishes.index_name.clone();
         let head = Head { received: None, decoded, analysis, index_name };
         let recorder = head.recorder(wishes.gate, who.words.clone(), Some(key), Some(session));

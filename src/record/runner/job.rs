@@ -259,7 +259,7 @@ impl JobThread {
         };
         let decoded = self.ingest.opened(&stream);
         let analysis = key.as_ref();
-        let analysis = analysis.map(|key| recording::analysis(key, &decoded, gate, &self.log.run));
+        let analysis = analysis.map(|key| recording::analysis(key, &decoded, &self.log.run));
         let received = Some(self.ingest.received(decoded.sample_fps));
         let head = Head { received, decoded, analysis: analysis.clone(), index_name: None };
         let recorder = head.recorder(gate, self.ingest.words.clone(), key, None);

@@ -6,7 +6,7 @@
 use std::{sync::Arc, time::Duration};
 
 use decode::StreamInfo;
-use gate::{GateConfig, SelectionReason as GateReason};
+use gate::SelectionReason as GateReason;
 use media::{Dimensions, RunId};
 use timeline::{
     AnalysisGenerated, AnalysisKey, Event, RunCompleted, SemanticFallbackActivated, SemanticOutcome,
@@ -16,7 +16,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use worker::{ChunkBuilder, FrameChunk, ModelImage, WireError, WorkerError};
 
 use super::{
-    Begun, IngestError, JobGuard, JobRunner, decode_events::DecodedSource, job::JobThread,
+    Begun, IngestError, IngestJob, JobGuard, JobRunner, decode_events::DecodedSource,
+    job::JobThread,
 };
 use crate::record::{
     gate_replay::{self, FrameAnalysis, ModelOutcome},
@@ -24,7 +25,7 @@ use crate::record::{
         ChunkComparer, DescriptionOptions, EventContext, FrameRange, LabelOptions, ModelStage,
         ReasonDriver, ReasonJob, ReasonOutcome, Reasoned,
     },
-    recording::{RunLog, failed},
+    recording::{self, RunLog, failed},
 };
 
 /// Chunks that wait between the decoder and the models: with the one being sent, a job has two
@@ -144,7 +145,7 @@ pub(super) fn run(begun: Begun, reason: ReasonJob) -> Result<Reasoned, IngestErr
         }
     };
     let (asks, chunks) = begun.unzip();
-    let (gate, request_id) = (ingest.gate, ingest.request_id);
+    let request_id = ingest.request_id;
     let decoded = JobThread::new(runner, guard, ingest, log.clone(), &places, chunks).decode();
     // The permits of the decoding are released before waiting for the models.
     drop(places);
@@ -166,7 +167,7 @@ pub(super) fn run(begun: Begun, reason: ReasonJob) -> Result<Reasoned, IngestErr
         .map_or(true, |told| told.as_ref().is_some_and(|told| !told.insights.is_empty()));
     let is_told = is_opened || has_said;
     let outcome = both(decoded, told)
-        .and_then(|(decoded, told)| conclude(decoded, told, (semantic, missing), gate, terms));
+        .and_then(|(decoded, told)| conclude(decoded, told, (semantic, missing), terms));
     match outcome {
         Err(error) if is_told && !matches!(error, IngestError::Worker(WorkerError::Cancelled)) => {
             if log.run.check_active().is_ok() {
@@ -217,7 +218,6 @@ fn conclude(
     mut decoded: DecodedSource,
     told: ReasonOutcome,
     (semantic, missing): (SemanticOutcome, Option<String>),
-    gate: GateConfig,
     terms: LabelOptions,
 ) -> Result<Reasoned, IngestError> {
     let cut = decoded.cut.take();
@@ -234,8 +234,8 @@ fn conclude(
         Ok(read) => read,
         Err(error) => return Err(given_up(decoded, error.into())),
     };
-    let words = &decoded.ingest.words;
-    let mut frames = gate_replay::replay(signals, gate, |name| words.event_type(name));
+    let IngestJob { words, gate, .. } = &decoded.ingest;
+    let mut frames = gate_replay::replay(signals, *gate, |name| words.event_type(name));
     spread(&mut frames, told.insights);
     let fallback = missing.map(|why| {
         let insight = Arc::new(ModelOutcome::Unsaid(why.clone()));
@@ -246,7 +246,7 @@ fn conclude(
     });
     let markers = gate_replay::markers(&key, &frames, terms.markers);
     let beside = gate_replay::markers_beside(&key, &frames, terms.markers, &markers);
-    let generated = generated(&decoded, (&key, gate), &terms, &frames, markers.len());
+    let generated = generated(&decoded, &key, &terms, &frames, markers.len());
     let completed = RunCompleted {
         request_id: Some(request_id),
         stream_id: Some(stream_id),
@@ -273,25 +273,21 @@ fn conclude(
 
 fn generated(
     decoded: &DecodedSource,
-    (key, gate): (&AnalysisKey, GateConfig),
+    key: &AnalysisKey,
     terms: &LabelOptions,
     frames: &[FrameAnalysis],
     markers: usize,
 ) -> AnalysisGenerated {
+    let DecodedSource { ingest, stream, sealed, .. } = decoded;
     AnalysisGenerated {
-        request_id: decoded.ingest.request_id,
-        stream_id: key.stream.clone(),
         frames: frames.len() as u64,
         window_size: terms.windowing.frames,
         segment_ms: terms.windowing.span_ms,
-        sampling_policy: decoded.ingest.policy,
         sample_fps: decoded.sample_fps().or_else(|| Some(gate_replay::rate_of(frames))),
         mode: Some(terms.mode.clone()),
         model: terms.model.as_str().to_owned(),
         markers: markers as u64,
-        analysis_id: Some(key.id()),
-        gate: Some(gate),
-        zones: None,
+        ..recording::analysis(key, &ingest.opened(stream), &sealed.log.run)
     }
 }
 
