@@ -18,9 +18,12 @@ use super::{
     jobs,
     prelude::*,
 };
-use crate::runs::idempotency::{
-    BodyDigest, IdempotencyError, Interrupted, KeyLookup, KeyScope, KeyedRequest, RecoveredOutcome,
-    StoredResponse, TRACED_MAX,
+use crate::{
+    base::percent,
+    runs::idempotency::{
+        BodyDigest, IdempotencyError, Interrupted, KeyLookup, KeyScope, KeyedRequest,
+        RecoveredOutcome, StoredResponse, TRACED_MAX,
+    },
 };
 use stored_response::{KeyedRequestContext, kept, replay};
 
@@ -224,7 +227,9 @@ fn check_body(known: BodyDigest, asked: BodyDigest) -> ApiResult<()> {
 /// Returns the scope of the request's key; `None` without a key.
 fn scope(request: &Request) -> ApiResult<Option<KeyScope>> {
     let Some(key) = key(request.headers())? else { return Ok(None) };
-    let route = format!("{} {}", request.method(), request.uri().path());
+    // Decoded, so that every spelling of the path is the same route.
+    let path = percent::decode(request.uri().path().as_bytes()).unwrap_or_default();
+    let route = format!("{} {path}", request.method());
     Ok(Some(KeyScope::new(&caller(request)?.principal, &route, key)))
 }
 
@@ -242,6 +247,8 @@ fn takes_events(app: &App) -> bool {
     app.registry.timeline().state() == LogState::Writable
 }
 
+/// Returns the run that the path of a request names, percent-decoded as handlers get it.
 pub fn run_in(path: &str) -> Option<RunId> {
-    path.strip_prefix("/v1/runs/")?.split('/').next()?.parse().ok()
+    let id = path.strip_prefix("/v1/runs/")?.split('/').next()?;
+    percent::decode(id.as_bytes())?.parse().ok()
 }

@@ -5,7 +5,7 @@ use std::time::Instant;
 use axum::extract::MatchedPath;
 use media::WallTime;
 
-use super::prelude::*;
+use super::{idempotency::run_in, prelude::*};
 use crate::{base::clock::wall_now, runs::tickets::LIFE};
 
 /// Routes that accept a ticket, for GET and HEAD.
@@ -29,8 +29,7 @@ impl Shown<'_> {
         }
         let ticket =
             request.uri().query()?.split('&').find_map(|pair| pair.strip_prefix("ticket="))?;
-        let run = request.uri().path().split('/').nth(3).and_then(|id| id.parse().ok());
-        Some(Shown { ticket, run })
+        Some(Shown { ticket, run: run_in(request.uri().path()) })
     }
 
     /// Returns the owner of the run that the ticket is for, while the run exists.

@@ -50,7 +50,9 @@ fn every_route_that_acts_once_gives_its_first_answer_again() {
         assert_eq!(again.header("location"), uploaded.header("location"));
         for ((path, body), first) in calls.iter().zip(&firsts) {
             assert_eq!((first.status, is_replay(first)), (200, false), "{path} {}", first.text);
-            let again = keyed(&server, "k", path, body);
+            // The second time, the path is spelled in another way.
+            let path = if round == 0 { path.clone() } else { path.replace("run-", "run%2D") };
+            let again = keyed(&server, "k", &path, body);
             assert_eq!((again.status, is_replay(&again)), (200, true), "{path} {}", again.text);
             assert!(again.bytes == first.bytes, "{path}: the same body, request id included");
             assert_eq!(again.header("content-type"), first.header("content-type"), "{path}");

@@ -129,6 +129,8 @@ fn a_job_is_its_owner_s_and_what_is_refused_at_once_is_none() {
         assert_eq!(server.call("GET", &path).key(Some(key)).send().status, status, "{path}");
     }
     assert_eq!(server.call("DELETE", &location).send().json()["status"], "succeeded");
+    let spelled = run.replace('-', "%2D");
+    asked(&server, &spelled, "analyze", &json!({"model": "qwen3-vl-8b"})).assert_status(202);
 }
 
 #[test]
