@@ -5177,7 +5177,7 @@ export interface operations {
                 /**
                  * @description A repetition with the same key within a day gets the first answer and has no effect. A
                  *     refused request (4xx) leaves its key free. A principal with 4096 keys of the last day, or 64
-                 *     MiB of answers, gets 503 for a new key.
+                 *     MiB of answers, gets 429 for a new key.
                  */
                 "idempotency-key"?: string | null;
                 /** @description Tenant of the request, empty for none: metadata, no boundary */
@@ -5222,7 +5222,7 @@ export interface operations {
                 /**
                  * @description A repetition with the same key within a day gets the first answer and has no effect. A
                  *     refused request (4xx) leaves its key free. A principal with 4096 keys of the last day, or 64
-                 *     MiB of answers, gets 503 for a new key.
+                 *     MiB of answers, gets 429 for a new key.
                  */
                 "idempotency-key"?: string | null;
                 /** @description Tenant of the request, empty for none: metadata, no boundary */
@@ -5506,7 +5506,7 @@ export interface operations {
                 /**
                  * @description A repetition with the same key within a day gets the first answer and has no effect. A
                  *     refused request (4xx) leaves its key free. A principal with 4096 keys of the last day, or 64
-                 *     MiB of answers, gets 503 for a new key.
+                 *     MiB of answers, gets 429 for a new key.
                  */
                 "idempotency-key"?: string | null;
                 /** @description Tenant of the request, empty for none: metadata, no boundary */
@@ -5707,7 +5707,7 @@ export interface operations {
                 /**
                  * @description A repetition with the same key within a day gets the first answer and has no effect. A
                  *     refused request (4xx) leaves its key free. A principal with 4096 keys of the last day, or 64
-                 *     MiB of answers, gets 503 for a new key.
+                 *     MiB of answers, gets 429 for a new key.
                  */
                 "idempotency-key"?: string | null;
                 /**
@@ -6074,7 +6074,7 @@ export interface operations {
                 /**
                  * @description A repetition with the same key within a day gets the first answer and has no effect. A
                  *     refused request (4xx) leaves its key free. A principal with 4096 keys of the last day, or 64
-                 *     MiB of answers, gets 503 for a new key.
+                 *     MiB of answers, gets 429 for a new key.
                  */
                 "idempotency-key"?: string | null;
                 /**
@@ -6550,7 +6550,7 @@ export interface operations {
                 /**
                  * @description A repetition with the same key within a day gets the first answer and has no effect. A
                  *     refused request (4xx) leaves its key free. A principal with 4096 keys of the last day, or 64
-                 *     MiB of answers, gets 503 for a new key.
+                 *     MiB of answers, gets 429 for a new key.
                  */
                 "idempotency-key"?: string | null;
                 /**
@@ -7645,7 +7645,7 @@ export interface operations {
                 /**
                  * @description A repetition with the same key within a day gets the first answer and has no effect. A
                  *     refused request (4xx) leaves its key free. A principal with 4096 keys of the last day, or 64
-                 *     MiB of answers, gets 503 for a new key.
+                 *     MiB of answers, gets 429 for a new key.
                  */
                 "idempotency-key"?: string | null;
                 /** @description Tenant of the request, empty for none: metadata, no boundary */
