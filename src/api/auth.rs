@@ -130,9 +130,11 @@ fn tenant(headers: &HeaderMap, required: bool) -> ApiResult<Option<String>> {
         let missing = ApiError::Unauthorized("x-tenant-id is required");
         return if required { Err(missing) } else { Ok(None) };
     };
-    let label: Option<Label> = value.to_str().ok().and_then(|text| text.parse().ok());
+    let text = std::str::from_utf8(value.as_bytes()).ok();
+    let label: Option<Label> = text.and_then(|text| text.parse().ok());
     let label = label.ok_or_else(|| {
-        ApiError::field("x-tenant-id", "must be 1 to 128 bytes without control characters")
+        let problem = "must be 1 to 128 bytes of UTF-8 without control characters";
+        ApiError::field("x-tenant-id", problem)
     })?;
     Ok(Some(label.as_str().to_owned()))
 }

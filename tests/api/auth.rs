@@ -126,10 +126,11 @@ fn a_foreign_run_takes_as_long_as_a_missing_one() {
 fn a_tenant_is_asked_for_only_where_it_is_required() {
     let server = Setup::temporary().var("SERVICE_REQUIRE_TENANT_ID", "true").start();
     let long = "t".repeat(129);
-    let rows: [(&[&str], u16); 7] = [
+    let rows: [(&[&str], u16); 8] = [
         (&[], 401),
         (&[""], 401),
         (&["acme"], 200),
+        (&["z\u{fc}rich"], 200),
         (&[&long], 422),
         (&["acme", "acme"], 200),
         (&["acme", "other"], 422),
