@@ -209,7 +209,7 @@ pub async fn whole(request: Request, app: &Arc<App>) -> ApiResult<(Parts, Bytes)
             StatusCode::PAYLOAD_TOO_LARGE => {
                 format!("the body has more than {BODY_BYTES_MAX} bytes")
             }
-            _ => rejection.body_text(),
+            _ => "the body of the request ended early, or its chunks are broken".to_owned(),
         };
         ApiError::Plain(rejection.status(), text)
     })?;

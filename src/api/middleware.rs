@@ -122,7 +122,7 @@ fn refused(app: &App, request: &Request) -> Option<Response> {
     let uri = request.uri();
     let decodes = |text: &str| crate::base::percent::decode(text.as_bytes()).is_some();
     if !decodes(uri.path()) || !uri.query().is_none_or(decodes) {
-        let text = "broken percent-encoding in the request target".to_owned();
+        let text = "the request target has percent-encoding that is broken or not UTF-8".to_owned();
         return Some(ApiError::Plain(StatusCode::BAD_REQUEST, text).into_response());
     }
     cors::preflight(&app.settings.cors_origins, request)

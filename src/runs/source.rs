@@ -167,7 +167,7 @@ pub fn path_of(uri: &str) -> Result<PathBuf, SourceError> {
                 return Err(SourceError::Malformed("a file URL names no other host"));
             }
             percent::decode(&rest.as_bytes()[start..])
-                .ok_or(SourceError::Malformed("its percent-encoding is broken"))?
+                .ok_or(SourceError::Malformed("its percent-encoding is broken or not UTF-8"))?
         }
         _ => uri.to_owned(),
     };
@@ -235,6 +235,7 @@ mod tests {
         let _socket = std::os::unix::net::UnixListener::bind(root.join("s.mp4")).expect("a socket");
         let at = |name: &str| root.join(name).display().to_string();
         let out = "leads out of its ingest root through a symbolic link, which must be relative and stay within";
+        let encoding = "is not a path or file URL: its percent-encoding is broken or not UTF-8";
         let cases = [
             (at("a b.mp4"), "opened"),
             (format!("file://{}", at("a%20b.mp4")), "opened"),
@@ -260,7 +261,8 @@ mod tests {
             ("/dev/null".into(), "is outside the ingest roots"),
             ("".into(), "is not a path or file URL: the path is empty or has a NUL byte"),
             ("a\0b".into(), "is not a path or file URL: the path is empty or has a NUL byte"),
-            ("file:///%zz".into(), "is not a path or file URL: its percent-encoding is broken"),
+            ("file:///%zz".into(), encoding),
+            ("file:///%ff".into(), encoding),
             ("file://host/x".into(), "is not a path or file URL: a file URL names no other host"),
             ("file://host".into(), "is not a path or file URL: the URL has no path"),
         ];
