@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use rustls::{ClientConfig, pki_types::ServerName};
+use rustls::{CertificateError, ClientConfig, Error, pki_types::ServerName};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
@@ -58,7 +58,7 @@ impl EgressClient {
         let handshake = TlsConnector::from(Arc::clone(tls)).connect(name, tcp);
         match timeout(HANDSHAKE, handshake).await {
             Ok(Ok(stream)) => Ok(Box::new(stream)),
-            Ok(Err(error)) => Err(failed(error.to_string())),
+            Ok(Err(error)) => Err(failed(told(&error))),
             Err(_) => Err(EgressError::Timeout { wait: TimeoutPhase::Handshake, after: HANDSHAKE }),
         }
     }
@@ -108,6 +108,24 @@ impl EgressClient {
     }
 }
 
+/// Returns the reason of a failed handshake, with the remedy for the usual faults of certificates.
+fn told(error: &io::Error) -> String {
+    let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<Error>());
+    let text = error.to_string();
+    match cause {
+        Some(Error::InvalidCertificate(CertificateError::UnknownIssuer)) => {
+            "the issuer of its certificate is not trusted; the operator can name it in \
+             SERVICE_EGRESS_CA_PATH"
+                .to_owned()
+        }
+        // rustls passes on the name of what it does not know.
+        Some(Error::InvalidCertificate(_)) if text.contains("CaUsedAsEndEntity") => {
+            "its certificate is a certificate authority's: it needs one with CA:FALSE".to_owned()
+        }
+        _ => text,
+    }
+}
+
 /// Returns the reason not to connect to a host with these addresses. One blocked address is enough, as a name
 /// with such an address is either misconfigured or hostile.
 fn blocked(networks: &NetworkAllowlist, addresses: &[SocketAddr]) -> Option<&'static str> {
@@ -140,6 +158,22 @@ async fn connect(target: &RequestUrl, addresses: &[SocketAddr]) -> Result<TcpStr
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn faults_of_certificates_are_said_with_their_remedy() {
+        let other = rustls::OtherError(Arc::new(io::Error::other("CaUsedAsEndEntity")));
+        let rows = [
+            (CertificateError::UnknownIssuer, "SERVICE_EGRESS_CA_PATH"),
+            (CertificateError::Other(other), "CA:FALSE"),
+            (CertificateError::Expired, "invalid peer certificate: Expired"),
+        ];
+        for (fault, expected) in rows {
+            let error =
+                io::Error::new(io::ErrorKind::InvalidData, Error::InvalidCertificate(fault));
+            let found = told(&error);
+            assert!(found.ends_with(expected), "{found}");
+        }
+    }
 
     #[test]
     fn one_bad_address_among_several_is_enough() {
