@@ -26,7 +26,7 @@ fn write_hex(f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
 }
 
 macro_rules! hex_ids {
-    ($($(#[$doc:meta])* $name:ident, $what:literal, $prefix:literal, $bytes:literal;)*) => {$(
+    ($($(#[$doc:meta])* $name:ident, $what:literal, $prefix:literal, $bytes:literal, $form:literal;)*) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $name([u8; $bytes]);
@@ -69,7 +69,7 @@ macro_rules! hex_ids {
             fn from_str(text: &str) -> Result<$name, ParseError> {
                 text.strip_prefix($prefix).and_then(hex_into).map($name).ok_or(ParseError {
                     what: $what,
-                    problem: concat!("must be ", stringify!($bytes), " bytes as lower-case hex after \"", $prefix, "\""),
+                    problem: concat!("must be ", $form, " lower-case hexadecimal digits"),
                 })
             }
         }
@@ -78,23 +78,23 @@ macro_rules! hex_ids {
 
 hex_ids! {
     /// Names a run: `run-` and 32 hexadecimal digits.
-    RunId, "run id", "run-", 16;
+    RunId, "run id", "run-", 16, "run- and 32";
     /// Names a live session: `sess-` and 32 hexadecimal digits.
-    SessionId, "session id", "sess-", 16;
+    SessionId, "session id", "sess-", 16, "sess- and 32";
     /// Names a marker: `mk-` and 16 hexadecimal digits of a digest of its content.
-    MarkerId, "marker id", "mk-", 8;
+    MarkerId, "marker id", "mk-", 8, "mk- and 16";
     /// Names an analysis of a stream: `an-` and 16 hexadecimal digits of a digest of its parameters.
-    AnalysisId, "analysis id", "an-", 8;
+    AnalysisId, "analysis id", "an-", 8, "an- and 16";
     /// Names a request: `req-` and 16 hexadecimal digits.
-    RequestId, "request id", "req-", 8;
+    RequestId, "request id", "req-", 8, "req- and 16";
     /// Names a caller's feedback on a run: `fb-` and 32 hexadecimal digits.
-    FeedbackId, "feedback id", "fb-", 16;
+    FeedbackId, "feedback id", "fb-", 16, "fb- and 32";
     /// Names a webhook: `wh-` and 32 hexadecimal digits.
-    WebhookId, "webhook id", "wh-", 16;
+    WebhookId, "webhook id", "wh-", 16, "wh- and 32";
     /// Names a job of a run: `job-` and 32 hexadecimal digits.
-    JobId, "job id", "job-", 16;
+    JobId, "job id", "job-", 16, "job- and 32";
     /// SHA-256 of a stored blob: 64 hexadecimal digits.
-    BlobHash, "SHA-256", "", 32;
+    BlobHash, "SHA-256", "", 32, "64";
 }
 
 /// Names a node of a cluster: four hexadecimal digits with which the ids made by that node begin.
@@ -201,7 +201,8 @@ mod tests {
             "run-000102030405060708090a0b0c0d0eé",
         ];
         for case in cases {
-            assert!(case.parse::<RunId>().is_err(), "{case}");
+            let problem = case.parse::<RunId>().expect_err(case).problem;
+            assert_eq!(problem, "must be run- and 32 lower-case hexadecimal digits", "{case}");
         }
     }
 

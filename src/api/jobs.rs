@@ -33,9 +33,8 @@ impl FromRequestParts<Arc<App>> for Named {
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> ApiResult<Named> {
         let OwnedRun(app, caller, run) = OwnedRun::from_request_parts(parts, app).await?;
-        let id = path_id(parts, &app, "job_id", "job_id").await;
-        let told = |_| ApiError::field("job_id", "must be job- and 32 hexadecimal digits");
-        id.map(|id| Named { app, caller, run, id }).map_err(told)
+        let id = path_id(parts, &app, "job_id", "job_id").await?;
+        Ok(Named { app, caller, run, id })
     }
 }
 

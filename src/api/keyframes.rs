@@ -144,8 +144,7 @@ pub async fn fetch(
     let mut faults = Faults::default();
     let query = faults.part("", params.read());
     let hash = sha256.parse::<BlobHash>();
-    let problem = "must be 64 lower-case hexadecimal digits";
-    let hash = faults.part("sha256", hash.map_err(|_| ValueError::from(problem)));
+    let hash = faults.part("sha256", hash.map_err(|error| ValueError::from(error.problem)));
     let (StillQuery { max_edge }, hash) = faults.finish(|| query.zip(hash))?;
     let edge = max_edge.map(|BoundedInt(edge)| edge as u32);
     let (reader, principal) = (Arc::clone(&app), &caller.principal);
