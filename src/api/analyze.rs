@@ -306,13 +306,14 @@ fn input(app: &App, run: &Arc<Run>, request: &mut AnalyzeRequest) -> ApiResult<I
             Some(_) if timeline.latest(run.id(), EventKind::FramesDecoded).is_some() => {
                 ApiError::field("stream_id", "names no stream with decoded frames in this run")
             }
-            _ if run.progress().is_some() => {
-                RunError::Busy { job: run.active_job().map(|job| job.order.id) }.into()
-            }
-            _ => ApiError::field("frames", "is required: the run has no decoded frames"),
+            _ => no_frames(run),
         });
     };
-    let signals = frames.rows()?.collect::<Result<_, _>>()?;
+    let signals = frames.rows()?.collect::<Result<Vec<_>, _>>()?;
+    // A recording that has begun may have none yet.
+    if signals.is_empty() {
+        return Err(no_frames(run));
+    }
     let decoded = frames.decoded;
     check_recorded(request, &decoded)?;
     Ok(Input {
@@ -324,6 +325,14 @@ fn input(app: &App, run: &Arc<Run>, request: &mut AnalyzeRequest) -> ApiResult<I
         gate: decoded.gate.unwrap_or(app.settings.gate),
         zones: decoded.zones,
     })
+}
+
+/// Returns the error of a run without frames, which may be on their way.
+fn no_frames(run: &Run) -> ApiError {
+    if run.progress().is_some() {
+        return RunError::Busy { job: run.active_job().map(|job| job.order.id) }.into();
+    }
+    ApiError::field("frames", "is required: the run has no decoded frames")
 }
 
 /// Refuses a request that contradicts the recording of its frames.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 
 use crate::support::{
-    ALICE, BOB, PATIENCE, Reply, Server, Setup, assert_has, clips, shared, wait_until,
+    ALICE, BOB, PATIENCE, Reply, Server, Setup, assert_has, clips, eventually, shared, wait_until,
 };
 
 fn asked(server: &Server, run: &str, what: &str, body: &Value) -> Reply {
@@ -130,7 +130,15 @@ fn a_job_is_its_owner_s_and_what_is_refused_at_once_is_none() {
     }
     assert_eq!(server.call("DELETE", &location).send().json()["status"], "succeeded");
     let spelled = run.replace('-', "%2D");
-    asked(&server, &spelled, "analyze", &json!({"model": "qwen3-vl-8b"})).assert_status(202);
+    let analysis = json!({"model": "qwen3-vl-8b"});
+    asked(&server, &spelled, "analyze", &analysis).assert_status(202);
+    // Until frames have come, an analysis is refused instead of recorded without any.
+    server.start_job(&other, "ingest", &json!({"source_uri": "motion.mp4"}));
+    let first = eventually("frames come", || {
+        let reply = server.post_run(&other, "analyze", &analysis);
+        (reply.status != 409).then_some(reply)
+    });
+    assert!(first.assert_ok().json()["generated"].as_u64() > Some(0));
 }
 
 #[test]
