@@ -50,6 +50,10 @@ test('another program is watched, and a model is asked about its newest still', 
     await theme(page, scheme);
     await picture(page, `live-watched-${scheme}`);
   }
+  // What came scrolls in its panel; the page stays as high as the window.
+  await page.setViewportSize({ width: 1440, height: 640 });
+  await expect.poll(() => page.getByRole('region', { name: 'Seen' }).getByRole('listitem').count(), { timeout: 30_000 }).toBeGreaterThan(6);
+  expect(await page.evaluate(() => document.documentElement.scrollHeight - innerHeight)).toBeLessThanOrEqual(0);
   await page.locator('body').press('a');
   await page.getByRole('textbox', { name: 'Question' }).fill('What is this?');
   await page.keyboard.press('Enter');

@@ -111,6 +111,11 @@ test('three hours paint soon and pan by shifting what is drawn', async ({ page, 
   await page.keyboard.press('z');
   await expect(page.locator('.span')).toHaveText('3.1 h');
   await picture(page, 'run-three-hours');
+  // Of 2,000 markers the table holds those in sight, and the page stays as high as the window.
+  await page.keyboard.press('t');
+  await expect(page.getByRole('region', { name: 'Table of what is in view' })).toContainText('In view: 2,000');
+  expect(await page.getByRole('row').count()).toBeLessThan(100);
+  expect(await page.evaluate(() => document.documentElement.scrollHeight - innerHeight)).toBeLessThanOrEqual(0);
 });
 
 test('a peak of one frame among 324,000 is seen at every zoom', async ({ page, site }) => {
