@@ -23,10 +23,10 @@ export function href(path: string, query: Query = {}): string {
 
 /** Goes to an address that `href` made. */
 export function navigate(to: string, { replace = false } = {}): void {
-  const { page } = shown.route;
+  const { pathname } = location;
   history[replace ? 'replaceState' : 'pushState'](null, '', to);
   shown = here();
-  if (shown.route.page !== page) scrollTo(0, 0);
+  if (location.pathname !== pathname) scrollTo(0, 0);
 }
 
 /** Changes a part of the view's state; `push` where it is a jump that Back undoes. */

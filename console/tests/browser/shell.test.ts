@@ -261,6 +261,14 @@ test('keys are shown by ?, do nothing in fields, and can be turned off', async (
   await page.keyboard.press('/');
   await page.keyboard.type('1?');
   await expect(page.getByRole('searchbox')).toHaveValue('1?');
+  // A narrow page has no field in its bar: the slash leads to the page that has one.
+  await page.setViewportSize({ width: 640, height: 800 });
+  await page.goto(site);
+  await page.keyboard.press('/');
+  await expect(page).toHaveURL(/search$/);
+  await page.keyboard.type('1?');
+  await expect(page.getByRole('searchbox')).toHaveValue('1?');
+  await page.setViewportSize({ width: 1440, height: 900 });
   await page.goto(`${site}settings`);
   await page.getByRole('switch').click();
   await page.locator('body').click({ position: { x: 5, y: 500 } });
