@@ -29,7 +29,7 @@ function selectedPath(page: RunPage): string {
 
 export function copyCurl(page: RunPage): void {
   const url = new URL(selectedPath(page), location.href).href;
-  void copyText(`curl -H "x-api-key: $SIGHTLINE_KEY" '${url.replaceAll("'", '%27')}'`, t('run.copied_curl'));
+  void copyText(`curl -H "x-api-key: $SIGHTLINE_API_KEY" '${url.replaceAll("'", '%27')}'`, t('run.copied_curl'));
 }
 
 export async function copyJson(page: RunPage): Promise<void> {
