@@ -2,7 +2,7 @@
 import { number, t } from './messages.svelte';
 import { settings } from './settings.svelte';
 
-/** A span in words: `9.8 s`, `5 min 38 s`, `3 h 08 min`. */
+/** A span in words: `9.8 s`, `5 min 38 s`, `3 h 08 min`, `12 d 7 h`. */
 export function span(ms: number): string {
   if (ms < 10_000) return `${number(ms / 1000, { maximumFractionDigits: 1 })} s`;
   const seconds = Math.round(ms / 1000);
@@ -10,7 +10,8 @@ export function span(ms: number): string {
   const minutes = Math.floor(seconds / 60);
   const rest = seconds % 60;
   if (minutes < 60) return rest === 0 || minutes >= 10 ? `${minutes} min` : `${minutes} min ${rest} s`;
-  return `${Math.floor(minutes / 60)} h ${String(minutes % 60).padStart(2, '0')} min`;
+  const hours = Math.floor(minutes / 60);
+  return hours < 48 ? `${hours} h ${String(minutes % 60).padStart(2, '0')} min` : `${Math.floor(hours / 24)} d ${hours % 24} h`;
 }
 
 export function percent(fraction: number): string {

@@ -11,7 +11,7 @@ const { bytes, dayKey, dayName, moment, percent, share, span } = await import('.
 
 test.each([
   [0, '0 s'], [9840, '9.8 s'], [9999, '10 s'], [59_400, '59 s'], [59_600, '1 min'], [119_700, '2 min'], [338_000, '5 min 38 s'], [599_700, '10 min'],
-  [650_000, '10 min'], [3_599_600, '1 h 00 min'], [11_280_000, '3 h 08 min'],
+  [650_000, '10 min'], [3_599_600, '1 h 00 min'], [11_280_000, '3 h 08 min'], [172_799_000, '47 h 59 min'], [1_062_000_000, '12 d 7 h'],
 ])('a span of %i ms reads %s', (ms, text) => expect(span(ms)).toBe(text));
 
 test.each([[0, '0 B'], [999, '999 B'], [1500, '2 kB'], [4.1e10, '41 GB'], [2.5e15, '2,500 TB']])('%d bytes read %s', (value, text) => expect(bytes(value)).toBe(text));
