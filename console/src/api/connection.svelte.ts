@@ -68,11 +68,28 @@ export function forgetKey(): void {
   state.epoch += 1;
 }
 
-/** `fetch`, of which the page learns whether the server answers and takes the key. */
+/** Clocks that differ by less are taken as one: a date of HTTP has whole seconds. */
+const CLOCK_MS = 2000;
+/** Milliseconds that the server's clock is ahead of this one. */
+let ahead = 0;
+
+/** The time on the server's clock, for ages of what it dates. */
+export const serverNow = (): number => Date.now() + ahead;
+
+function readClock(response: Response, asked: number): void {
+  // What the browser has kept tells of an earlier time.
+  if (response.headers.get('cache-control') !== 'no-store') return;
+  const [told, now] = [Date.parse(response.headers.get('date') ?? ''), Date.now()];
+  if (!Number.isNaN(told)) ahead = told < asked - CLOCK_MS ? told - asked : told > now + CLOCK_MS ? told - now : 0;
+}
+
+/** `fetch`, of which the page learns whether the server answers and takes the key, and what time it is there. */
 export async function observedFetch(input: RequestInfo | URL, init?: RequestInit): Promise<Response> {
   const { key } = state;
+  const asked = Date.now();
   try {
     const response = await fetch(input, init);
+    readClock(response, asked);
     // Answers of a proxy whose server does not answer it.
     if (response.status === 502 || response.status === 504) void lost();
     else heard();

@@ -1,7 +1,7 @@
 /** Addresses of stills and sources for `<img>` and `<video>`, which cannot send a key: with a ticket of ten minutes. */
 import { SvelteMap } from 'svelte/reactivity';
 import { client } from './client';
-import { apiUrl } from './connection.svelte';
+import { apiUrl, serverNow } from './connection.svelte';
 
 /** A ticket is renewed when less than this is left of it. */
 const MARGIN_MS = 60_000;
@@ -14,7 +14,7 @@ const asked = new Map<string, Promise<void>>();
 /** Has a ticket for the media of `run`; `renew` where the one that there is was refused. */
 export function haveTicket(run: string, { renew = false } = {}): Promise<void> {
   const has = tickets.get(run);
-  if (!renew && has && has.until - Date.now() > MARGIN_MS) return Promise.resolve();
+  if (!renew && has && has.until - serverNow() > MARGIN_MS) return Promise.resolve();
   const under = asked.get(run);
   if (under) return under;
   const request = client.createMediaTicket(run)

@@ -72,6 +72,21 @@ test('another program is watched, and a model is asked about its newest still', 
   await expect(page.getByText('This run was deleted.')).toBeVisible({ timeout: 15_000 });
 });
 
+test('a browser whose clock is off tells ages by the clock of the server', async ({ page, publish, site }) => {
+  await page.addInitScript(() => {
+    const [Own, off] = [Date, 20 * 60_000];
+    globalThis.Date = class extends Own {
+      constructor(...given: []) { super(...(given.length === 0 ? [Own.now() + off] as unknown as [] : given)); }
+      static override now(): number { return Own.now() + off; }
+    } as DateConstructor;
+  });
+  await publish(clip('cuts.mp4'));
+  await page.goto(`${site}live`);
+  await page.locator('.card').first().click({ timeout: 20_000 });
+  await expect(page.getByText(/Still of .* · [\d.]+ s ago/)).toBeVisible({ timeout: 20_000 });
+  await expect(page.locator('.slot img')).not.toHaveCount(0);
+});
+
 test('a camera that may not be used is said, and what to do', async ({ page, site, server }) => {
   await page.addInitScript(() => {
     navigator.mediaDevices.getUserMedia = () => Promise.reject(new DOMException('Permission denied', 'NotAllowedError'));
