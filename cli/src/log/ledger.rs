@@ -32,7 +32,7 @@ pub fn check(data_dir: &Path) -> Result<Option<TimelineError>, CliError> {
             Err(CliError::Write { path: scratch.path().to_owned(), source })
         }
         Ok(false) | Err(_) => {
-            let what = "the ledger is damaged: put the data directory back from a backup";
+            let what = "the ledger is not intact (put the data directory back from a backup)";
             Ok(Some(TimelineError::Damaged { file, offset: 0, what }))
         }
     }
