@@ -4,6 +4,7 @@
 mod earlier;
 mod excerpt;
 mod limits;
+mod reread;
 
 use std::{
     io::{self, Read, Seek},
@@ -24,6 +25,7 @@ pub use earlier::Earlier;
 pub use excerpt::{ExcerptContainer, ExcerptStart};
 pub use limits::DemuxLimits;
 pub(crate) use limits::check_extent;
+use reread::Reread;
 
 /// Source of a container's bytes; no other source is ever opened.
 pub trait ByteSource: Read + Seek + Send {}
@@ -120,6 +122,9 @@ fn check_container(name: &str) -> Result<(), DecodeError> {
 /// Largest shortfall that is no truncation: a last packet without a duration, or a rounded header.
 const SHORTFALL_MS_MAX: i64 = 500;
 
+/// Length of media probed at first in a live source, in microseconds.
+const LIVE_LOOK_US: i64 = 500_000;
+
 /// H.264 High 4:4:4 Predictive. libav decodes lossless blocks of old x264 versions specially, and learns the
 /// version from the first packet only.
 const H264_PROFILE_HIGH_444: i32 = 244;
@@ -166,18 +171,27 @@ impl Demuxer {
         limits: DemuxLimits,
     ) -> Result<Demuxer, DecodeError> {
         check_first_bytes(&mut input)?;
-        let format = FormatContext::open(input, check_container, limits.streams, false)?;
+        let format = FormatContext::open(input, check_container, limits.streams, 0)?;
         Demuxer::of_format(format, limits)
     }
 
     /// As [`Demuxer::open`], for an input that can be read only once: damage is concealed at once, since
-    /// nothing can be decoded again.
+    /// nothing can be decoded again. libav would probe seconds of a source with audio; here it does so only
+    /// if the first half second contains no picture.
     pub fn open_live(
         mut input: Box<dyn ByteSource>,
         limits: DemuxLimits,
     ) -> Result<Demuxer, DecodeError> {
         check_first_bytes(&mut input)?;
-        let format = FormatContext::open(input, check_container, limits.streams, true)?;
+        let (input, kept) = Reread::of(input);
+        let mut format = FormatContext::open(input, check_container, limits.streams, LIVE_LOOK_US)?;
+        kept.end();
+        if !format.shows_pictures() {
+            // A context cannot be probed again.
+            let mut input = format.take_input();
+            input.rewind().map_err(|error| DecodeError::Input(error.to_string()))?;
+            format = FormatContext::open(input, check_container, limits.streams, 0)?;
+        }
         Ok(Demuxer { is_live: true, ..Demuxer::of_format(format, limits)? })
     }
 

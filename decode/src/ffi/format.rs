@@ -28,9 +28,6 @@ unsafe impl Send for FormatContext {}
 
 /// Seek target before every stream's first packet; demuxers calculate with it, so it is not the least value.
 const BEGINNING: i64 = -(1 << 40);
-/// Length of media probed at first in a live source, in microseconds.
-const LIVE_LOOK_US: i64 = 500_000;
-
 /// Decoders that may read the input while a container is probed: those that decode later.
 const PROBING_DECODERS: &CStr = c"h264,hevc,vp8,vp9,libdav1d,mpeg4,mjpeg";
 
@@ -51,23 +48,18 @@ pub(crate) struct StreamParameters {
 
 impl FormatContext {
     /// Opens a container. `allowed` accepts its name before more than its first bytes are parsed; a container
-    /// of more than `streams_max` streams is refused before any decoder reads it. libav would probe seconds
-    /// of a live source with audio; here it does so only if the first [`LIVE_LOOK_US`] contain no picture.
+    /// of more than `streams_max` streams is refused before any decoder reads it. At most `longest_us` of
+    /// media is probed; 0 means libav's own limit.
     pub(crate) fn open(
         input: Box<dyn ByteSource>,
         allowed: impl FnOnce(&str) -> Result<(), DecodeError>,
         streams_max: usize,
-        is_live: bool,
+        longest_us: i64,
     ) -> Result<FormatContext, DecodeError> {
         let mut format = FormatContext::recognise(input, allowed)?;
-        for longest in is_live.then_some(LIVE_LOOK_US).into_iter().chain([0]) {
-            // SAFETY: a plain field of an open context; 0 means libav's own limit.
-            unsafe { (*format.context).max_analyze_duration = longest };
-            format.look_at_streams(streams_max)?;
-            if format.shows_pictures() {
-                break;
-            }
-        }
+        // SAFETY: a plain field of an open context.
+        unsafe { (*format.context).max_analyze_duration = longest_us };
+        format.look_at_streams(streams_max)?;
         Ok(format)
     }
 
@@ -176,6 +168,7 @@ impl FormatContext {
         AvError::check(opened).map(drop).map_err(|error| self.header_error(error))
     }
 
+    /// Probes the streams; to be called once, as libav frees what a second call would read.
     fn look_at_streams(&mut self, streams_max: usize) -> Result<(), DecodeError> {
         let count = self.stream_count();
         if count > streams_max {
@@ -262,7 +255,7 @@ impl FormatContext {
         said.find_map(|text| WallTime::from_rfc3339(&text?))
     }
 
-    fn shows_pictures(&self) -> bool {
+    pub(crate) fn shows_pictures(&self) -> bool {
         let mut streams = (0..self.stream_count()).filter_map(|index| self.stream(index));
         streams.any(|facts| facts.is_video && facts.parameters.extent().is_some())
     }

@@ -62,3 +62,25 @@ fn the_first_picture_beside_sound_waits_for_no_more_than_two_seconds() {
     assert!(first < all / 5, "{first} of {all} bytes before the first");
     assert!(pieces > 200, "{pieces}: they come by themselves");
 }
+
+#[test]
+fn a_live_source_may_begin_long_before_its_first_keyframe() {
+    let sound = "-f lavfi -i testsrc=s=160x120:r=25 -f lavfi -i sine -t 6";
+    let alone = "-f lavfi -i testsrc=s=160x120:r=25 -t 6";
+    let video = "-c:v libx264 -g 50 -keyint_min 50 -sc_threshold 0 -bf 0";
+    for (name, line) in [
+        ("late-sound.ts", format!("{sound} {video} -c:a aac")),
+        ("late-alone.ts", format!("{alone} {video}")),
+    ] {
+        let bytes = std::fs::read(rendered(name, &line)).expect("made");
+        // Behind the first keyframe: a server's segments may begin anywhere.
+        let from = bytes.len() / 10 / 188 * 188;
+        let (bytes, read) = (Cursor::new(bytes[from..].to_vec()), Arc::default());
+        let input = Box::new(Made { bytes, read });
+        let demuxer = Demuxer::open_live(input, DemuxLimits::default()).expect(name);
+        let sink = || recorder(false);
+        let flow = |_: Vec<Seen>| ControlFlow::Continue(());
+        let report = decode_file(demuxer.endless(), &every(2), sink, flow).expect(name);
+        assert!((100..150).contains(&report.frames), "{name}: {} frames", report.frames);
+    }
+}
