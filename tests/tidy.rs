@@ -75,7 +75,7 @@ const PURE: &[(&str, &[&str])] = &[
 ];
 
 /// Crates in which single modules may hold `unsafe`, each expected by attribute.
-const UNSAFE_CRATES: &[&str] = &["media", "decode", "gate", "kernels", "worker", "timeline"];
+const UNSAFE_CRATES: &[&str] = &["media", "decode", "gate", "kernels", "worker"];
 
 /// A file longer than this says why in its module doc, with the words "long because".
 const LINES_MAX: usize = 400;
