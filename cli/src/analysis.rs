@@ -123,8 +123,8 @@ pub fn analyze(
     Ok(Analysis { run: job.run, bytes, stream, report, gate, signals, decided })
 }
 
-/// Opens a regular file; opening anything else may block for ever.
-fn open(path: &Path) -> Result<(File, u64), CliError> {
+/// Opens a regular file, and returns its length; opening anything else may block for ever.
+pub fn open(path: &Path) -> Result<(File, u64), CliError> {
     let failed = |source| CliError::Read { path: path.to_owned(), source };
     let metadata = std::fs::metadata(path).map_err(failed)?;
     if !metadata.is_file() {

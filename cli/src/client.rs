@@ -4,6 +4,7 @@
 
 mod items;
 mod target;
+mod upload;
 
 use std::{
     io::{self, Read},
@@ -12,10 +13,7 @@ use std::{
 
 use reqwest::{
     Method, StatusCode, Url,
-    blocking::{
-        Client as Http, RequestBuilder, Response,
-        multipart::{Form, Part},
-    },
+    blocking::{Client as Http, RequestBuilder, Response},
     header::{HeaderMap, LINK},
     redirect::Policy,
 };
@@ -25,6 +23,7 @@ use serde_json::{Map, Value};
 use crate::{
     error::{ApiError, CliError},
     output::printable,
+    trust::CaArgs,
 };
 use items::Stopped;
 pub use target::{ServerArgs, Target, header, run_path};
@@ -52,6 +51,7 @@ const OTHER_KEY: &str = "; SIGHTLINE_API_KEY (or --key) is none of the server's 
 /// A server, and the credentials for it.
 pub struct ApiClient {
     http: Http,
+    trust: CaArgs,
     pub target: Target,
 }
 
@@ -64,7 +64,7 @@ impl ApiClient {
             // A proxy configured for the web must not see the key.
             builder.no_proxy()
         })?;
-        Ok(ApiClient { http, target })
+        Ok(ApiClient { http, trust: args.trust.clone(), target })
     }
 
     /// Sends `GET path` with a query string and parses the response.
@@ -159,22 +159,6 @@ impl ApiClient {
         self.answer(request)
     }
 
-    /// Sends `POST path` with a multipart form that holds one file of `len` bytes.
-    pub fn upload<T: DeserializeOwned>(
-        &self,
-        path: &str,
-        name: &str,
-        file: impl Read + Send + 'static,
-        len: u64,
-    ) -> Result<T, CliError> {
-        let part = Part::reader_with_length(file, len).file_name(name.to_owned());
-        let request = self.request(Method::POST, self.target.url(path)?, LONG);
-        let request = request.multipart(Form::new().part("file", part));
-        // A server without keys requires this header, which a page of another site cannot set on a form.
-        let request = request.header("x-requested-with", "sightline");
-        self.answer(request)
-    }
-
     /// Sends `DELETE path` and parses the response.
     pub fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T, CliError> {
         self.answer(self.request(Method::DELETE, self.target.url(path)?, HELD))
@@ -196,16 +180,21 @@ impl ApiClient {
             return Ok(reply);
         }
         let (status, path) = (reply.status(), reply.url().path().to_owned());
-        let mut error = refusal(reply).map_err(|error| CliError::Unreachable {
+        let error = refusal(reply).map_err(|error| CliError::Unreachable {
             server: self.target.server(),
             reason: read_cause(&error),
         })?;
+        Err(self.explained((status, &path), error))
+    }
+
+    /// Adds advice to an error response.
+    fn explained(&self, (status, path): (StatusCode, &str), mut error: ApiError) -> CliError {
         match status {
             StatusCode::UNAUTHORIZED if self.target.key.is_none() => error.message.push_str(NO_KEY),
             StatusCode::UNAUTHORIZED => error.message.push_str(OTHER_KEY),
             // A known route's 404 has an error envelope, except for files.
             StatusCode::NOT_FOUND if error.request_id.is_none() && !path.contains(FILES) => {
-                let known = printable(&path);
+                let known = printable(path);
                 error.message = format!(
                     "{} has no {known}: it is older than this command, or no Sightline server",
                     self.target.server()
@@ -213,7 +202,7 @@ impl ApiClient {
             }
             _ => {}
         }
-        Err(CliError::Api(error))
+        CliError::Api(error)
     }
 
     /// Sends a request and parses the response.
@@ -305,7 +294,6 @@ mod tests {
     use reqwest::header::HeaderValue;
 
     use super::*;
-    use crate::trust::CaArgs;
 
     #[test]
     fn answers_outside_the_envelope_still_say_something() {

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-const REDRAW: Duration = Duration::from_millis(120);
+/// Time between two drawings.
+pub const REDRAW: Duration = Duration::from_millis(120);
 const BAR: &str = "{prefix:.bold} [{bar:32.cyan/dim}] {percent:>3}%  {msg}";
 const BYTES: &str =
     "{prefix:.bold} [{bar:32.cyan/dim}] {bytes}/{total_bytes}, {bytes_per_sec}, {eta} left";

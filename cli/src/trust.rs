@@ -5,9 +5,13 @@ use std::{fs, path::PathBuf};
 use reqwest::{
     Certificate, Url,
     blocking::{Client, ClientBuilder},
+    redirect::Policy,
 };
 
-use crate::{client::root_cause, error::CliError};
+use crate::{
+    client::{CONNECT, root_cause},
+    error::CliError,
+};
 
 /// Certificates that are trusted besides the system's.
 #[derive(clap::Args, Clone, Debug, Default)]
@@ -38,8 +42,20 @@ impl CaArgs {
             .map_err(|error| no_client(&error))
     }
 
+    /// Builds an asynchronous client for `url` that trusts these certificates and follows no redirect.
+    pub fn async_client(&self, url: &Url) -> Result<reqwest::Client, CliError> {
+        let builder = match self.certificates()? {
+            // Plain HTTP needs no certificates, and a minimal system has none.
+            _ if url.scheme() == "http" => reqwest::Client::builder().tls_certs_only([]),
+            Some(certificates) => reqwest::Client::builder().tls_certs_merge(certificates),
+            None => reqwest::Client::builder(),
+        };
+        let builder = builder.connect_timeout(CONNECT).redirect(Policy::none()).no_proxy();
+        builder.build().map_err(|error| no_client(&error))
+    }
+
     /// Reads the certificates of the file, if one is named.
-    pub fn certificates(&self) -> Result<Option<Vec<Certificate>>, CliError> {
+    fn certificates(&self) -> Result<Option<Vec<Certificate>>, CliError> {
         let Some(path) = &self.ca else { return Ok(None) };
         let text =
             fs::read(path).map_err(|source| CliError::Read { path: path.clone(), source })?;
@@ -51,7 +67,7 @@ impl CaArgs {
 }
 
 /// Makes the error of a client that cannot be built.
-pub fn no_client(error: &reqwest::Error) -> CliError {
+fn no_client(error: &reqwest::Error) -> CliError {
     CliError::Usage(format!(
         "no HTTP client: {}; install the system's ca-certificates, or name a file with --ca",
         root_cause(error)

@@ -1,17 +1,15 @@
 //! `sightline upload`: uploads a local file to the server, with a progress bar.
 
-use std::{
-    fs::File,
-    io,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
 use crate::{
+    analysis,
     client::{ApiClient, ServerArgs},
     error::CliError,
-    output, progress,
+    output::{self, printable},
+    progress,
 };
 
 #[derive(clap::Args)]
@@ -38,15 +36,11 @@ pub fn path_of(reply: &Value) -> String {
 
 /// Uploads the file at `path`; the response has its name and path at the server.
 pub fn send(client: &ApiClient, path: &Path) -> Result<Value, CliError> {
-    let failed = |source| CliError::Read { path: path.to_owned(), source };
-    let file = File::open(path).map_err(failed)?;
-    let metadata = file.metadata().map_err(failed)?;
-    if !metadata.is_file() {
-        return Err(failed(io::Error::other("not a regular file")));
-    }
-    let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
-    let bar = progress::upload(metadata.len());
-    let reply = client.upload("v1/upload", &name, bar.wrap_read(file), metadata.len());
+    let (file, len) = analysis::open(path)?;
+    // No header of a form can carry a control character.
+    let name = printable(&path.file_name().unwrap_or(path.as_os_str()).to_string_lossy());
+    let bar = progress::upload(len);
+    let reply = client.upload("v1/upload", &name, (file, len), &bar);
     bar.finish_and_clear();
     reply
 }

@@ -6,9 +6,8 @@ use reqwest::{Client as Http, Method, RequestBuilder, Response};
 use serde_json::Value;
 
 use crate::{
-    client::{CONNECT, HELD, QUICK, ServerArgs, Target, api_error, next_query},
+    client::{HELD, QUICK, ServerArgs, Target, api_error, next_query},
     error::CliError,
-    trust::no_client,
 };
 
 pub use crate::client::run_path;
@@ -32,18 +31,7 @@ impl Api {
     /// Checks the address and creates a client; connects later.
     pub fn new(args: &ServerArgs) -> Result<Api, CliError> {
         let target = Target::new(args)?;
-        let http = match args.trust.certificates()? {
-            // Plain HTTP needs no certificates, and a minimal system has none.
-            _ if target.base.scheme() == "http" => Http::builder().tls_certs_only([]),
-            Some(certificates) => Http::builder().tls_certs_merge(certificates),
-            None => Http::builder(),
-        };
-        let http = http
-            .connect_timeout(CONNECT)
-            .redirect(reqwest::redirect::Policy::none())
-            .no_proxy()
-            .build()
-            .map_err(|error| no_client(&error))?;
+        let http = args.trust.async_client(&target.base)?;
         Ok(Api { http, target })
     }
 

@@ -1,10 +1,11 @@
 //! The commands that use a server, against a scripted one.
 
 use std::{
+    fs::File,
     io::{BufRead, BufReader, Read, Write},
     net::{TcpListener, TcpStream},
     process::Command,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, mpsc::sync_channel},
     thread,
 };
 
@@ -357,4 +358,36 @@ fn a_file_is_uploaded_and_ingested_by_its_name_there() {
     assert_eq!(body["source_uri"], "/data/uploads/o/1.mp4");
     let missing = script.run(&["upload", "/no/such/clip.mp4"]);
     assert_eq!(missing.code, 3, "{}", missing.stderr);
+}
+
+#[test]
+fn a_refusal_that_comes_before_the_whole_file_is_sent_is_told() {
+    let dir = tempfile::tempdir().expect("a directory");
+    // A line break in its name is none in the form.
+    let file = dir.path().join("clip\n.mp4");
+    File::create(&file).and_then(|file| file.set_len(1 << 30)).expect("made");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = format!("http://{}", listener.local_addr().expect("bound"));
+    let (head, heads) = sync_channel(1);
+    let serve = move || {
+        let (mut stream, _) = listener.accept().expect("a connection");
+        let mut piece = vec![0; 1 << 16];
+        let mut asked = Vec::new();
+        while !asked.windows(6).any(|bytes| bytes == b"mp4\"\r\n") {
+            let count = stream.read(&mut piece).expect("a form");
+            assert!(count > 0, "no name");
+            asked.extend_from_slice(&piece[..count]);
+        }
+        head.send(asked).expect("received");
+        let answer = "HTTP/1.1 413 x\r\ncontent-length: 5\r\nconnection: close\r\n\r\nlarge";
+        stream.write_all(answer.as_bytes()).expect("sent");
+        // Reads on as the server does, so that no reset takes the answer.
+        while stream.read(&mut piece).is_ok_and(|count| count > 0) {}
+    };
+    thread::Builder::new().name("server".to_owned()).spawn(serve).expect("a thread");
+    let mut command = command(&["upload", file.to_str().expect("UTF-8")]);
+    command.env("SIGHTLINE_SERVER", &address);
+    finish(command).says(5, "large (HTTP 413)");
+    let asked = String::from_utf8_lossy(&heads.recv().expect("sent")).into_owned();
+    assert!(asked.contains("filename=\"clip .mp4\"\r\n"), "{asked}");
 }
