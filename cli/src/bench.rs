@@ -18,7 +18,7 @@ use serde::Serialize;
 use worker::{CancelToken, JobEvent, JobOptions, JobSpec, StageTimings, Supervisor, WorkerError};
 
 use crate::{
-    analysis::rounded,
+    analysis::{self, rounded},
     doctor::DecodeArgs,
     environment,
     error::CliError,
@@ -100,6 +100,9 @@ struct Row {
 pub fn run(args: &BenchArgs) -> Result<(), CliError> {
     let BenchCommand::Capacity(args) = &args.command;
     let cancel = interrupt::token()?;
+    for file in &args.files {
+        analysis::open(file)?;
+    }
     let program = environment::worker_program()?;
     let (supervisor, _) = Supervisor::select(&program, &args.decode.wanted())?;
     let rendered = tempfile::tempdir()

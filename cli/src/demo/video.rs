@@ -1,7 +1,7 @@
 //! Selects the video of the demo.
 
 use std::{
-    fs::{self, File},
+    fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
@@ -9,7 +9,7 @@ use std::{
 use decode::StreamInfo;
 use worker::{CancelToken, Supervisor, WorkerError};
 
-use crate::{environment, error::CliError};
+use crate::{analysis, environment, error::CliError};
 
 /// Sample clips below the media directory, the best first.
 const CLIPS: [&str; 3] =
@@ -96,5 +96,5 @@ fn render(path: &Path) -> Result<PathBuf, CliError> {
 /// Reads the container's description in a worker, as the API gives neither codec nor duration.
 pub fn look(supervisor: &Supervisor, video: &Path) -> Option<StreamInfo> {
     // If the file cannot be opened or read, the ingest that follows reports it.
-    supervisor.probe(File::open(video).ok()?, &CancelToken::new()).ok()
+    supervisor.probe(analysis::open(video).ok()?.0, &CancelToken::new()).ok()
 }

@@ -1,13 +1,16 @@
 //! A file as packetized pictures, held in memory and shared by all sessions.
 
-use std::{fs::File, path::Path};
+use std::{fmt::Display, path::Path};
 
 use bytes::Bytes;
 use decode::{CodedPicture, DemuxLimits, Demuxer};
 use media::{Codec, Timestamp};
 
 use super::packetize::Packetizer;
-use crate::error::{CliError, Exit, of_kind};
+use crate::{
+    analysis,
+    error::{CliError, Exit, of_kind},
+};
 
 /// Most bytes of coded pictures: two hours of 1.5 Mbit/s.
 const BYTES_MAX: usize = 1 << 30;
@@ -43,12 +46,15 @@ pub struct ClipFile {
 
 impl ClipFile {
     pub fn read(path: &Path) -> Result<ClipFile, CliError> {
-        let failed = |source| CliError::Read { path: path.to_owned(), source };
-        let file = File::open(path).map_err(failed)?;
+        let named = |exit, reason: &dyn Display| {
+            CliError::Exit(exit, format!("{}: {reason}", path.display()))
+        };
+        let (file, _) = analysis::open(path)?;
         let demuxer = Demuxer::open(Box::new(file), DemuxLimits::default())
-            .map_err(|error| CliError::Exit(of_kind(error.kind()), error.to_string()))?;
+            .map_err(|error| named(of_kind(error.kind()), &error))?;
         let codec = demuxer.stream().codec;
         ClipFile::of(codec, demuxer.into_coded_pictures())
+            .map_err(|error| named(error.exit(), &error))
     }
 
     fn of(

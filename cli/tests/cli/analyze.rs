@@ -177,6 +177,30 @@ fn what_is_no_video_is_refused_with_the_reason() {
     }
     let audio = text(pick_one("audio.mp4", "x_bbb-audio.mp4"));
     sightline(&["analyze", &audio]).says(5, "no video stream");
+    // No command waits for a writer.
+    let fifo = path(&dir, "fifo.mp4");
+    let fifo = fifo.as_str();
+    let nobody = "http://127.0.0.1:1/";
+    let commands: [&[&str]; 4] = [
+        &["upload", fifo, "--server", nobody],
+        &[
+            "runs",
+            "ingest",
+            "run-000102030405060708090a0b0c0d0eff",
+            fifo,
+            "--upload",
+            "--server",
+            nobody,
+        ],
+        &["whip", "publish", fifo, nobody],
+        &["bench", "capacity", fifo],
+    ];
+    for command in commands {
+        sightline(command).says(5, "fifo.mp4: the input is not a regular file");
+    }
+    sightline(&["bench", "capacity", &path(&dir, "missing.mp4")]).says(3, "missing.mp4");
+    sightline(&["whip", "publish", &path(&dir, "text.mp4"), nobody])
+        .says(5, "text.mp4: unsupported");
 }
 
 #[test]
