@@ -40,6 +40,8 @@ const DERIVED: [&str; 2] = ["search-cache", "export"];
 
 pub fn run(args: &BackupArgs) -> Result<(), CliError> {
     let BackupArgs { dir, to } = args;
+    // Without a slash at its end, which would make the partial copy a file in a folder that is not there.
+    let to = &to.components().collect::<PathBuf>();
     if locate(dir)? != dir.join("log") {
         let source = io::Error::new(io::ErrorKind::InvalidInput, "is a log, not a data directory");
         return Err(CliError::Read { path: dir.clone(), source });

@@ -78,7 +78,8 @@ fn a_log_is_copied_whole_while_its_files_come_and_go() {
         for round in 0..rounds {
             let (to, other) = (dir.path().join("copy"), dir.path().join("plain"));
             let before = head.load(Ordering::Acquire);
-            let made = run(&BackupArgs { dir: data.clone(), to: to.clone() });
+            // With a slash at its end, as a shell completes it.
+            let made = run(&BackupArgs { dir: data.clone(), to: to.join("") });
             if let Err(error) = made {
                 is_over.store(true, Ordering::Relaxed);
                 panic!("round {round}: {error}");
