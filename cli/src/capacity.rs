@@ -82,7 +82,10 @@ fn positive(text: &str) -> Result<f64, String> {
 }
 
 pub fn run(args: &FleetArgs) -> Result<(), CliError> {
-    let lines = [cameras(args), archive(args)].concat();
+    // Of no cameras, or no hours, there is no average.
+    let cameras = if args.cameras > 0 { cameras(args) } else { Vec::new() };
+    let archive = if args.hours > 0 { archive(args) } else { Vec::new() };
+    let lines = [cameras, archive].concat();
     let shared = shared(args);
     let mut out = StdoutWriter::stdout();
     if args.json {

@@ -129,6 +129,16 @@ fn doctor_tells_a_driver_from_a_file_of_its_name() {
 }
 
 #[test]
+fn a_fleet_without_cameras_or_files_has_only_the_lines_of_the_other() {
+    for (none, about) in [("--cameras", "files"), ("--hours", "cameras")] {
+        let plan = sightline(&["capacity", none, "0", "--json"]).json();
+        let lines = plan["lines"].as_array().expect("a list");
+        let is_sound = |line: &Value| line["about"] == about && line["value"].is_number();
+        assert!(!lines.is_empty() && lines.iter().all(is_sound), "{none}: {plan}");
+    }
+}
+
+#[test]
 fn capacity_is_measured_on_a_file_and_adds_up() {
     let clip = concat!(env!("CARGO_MANIFEST_DIR"), "/../decode/src/probe/clips/gops.mp4");
     let outcome = sightline(&["bench", "capacity", clip, "--json", "--backend", "software"]);
