@@ -108,7 +108,7 @@ pub fn run(args: &BenchArgs) -> Result<(), CliError> {
     let rendered = tempfile::tempdir()
         .map_err(|source| CliError::Write { path: std::env::temp_dir(), source })?;
     let clips = match args.files.as_slice() {
-        [] => render_all(rendered.path(), &args.heights, args.fps)?,
+        [] => render_all(rendered.path(), &args.heights, args.fps, &cancel)?,
         files => files.to_vec(),
     };
     let cores = thread::available_parallelism().map_or(1, usize::from);
@@ -224,7 +224,12 @@ const ENCODERS: [(&str, &[&str]); 2] = [
 ];
 
 /// Renders one 16:9 clip per codec and height.
-fn render_all(dir: &Path, heights: &[u32], fps: u32) -> Result<Vec<PathBuf>, CliError> {
+fn render_all(
+    dir: &Path,
+    heights: &[u32],
+    fps: u32,
+    cancel: &CancelToken,
+) -> Result<Vec<PathBuf>, CliError> {
     let ffmpeg = environment::find_program("SERVICE_FFMPEG_PATH", "ffmpeg").ok_or_else(|| {
         CliError::Usage("no ffmpeg to render clips with: name video files".to_owned())
     })?;
@@ -232,7 +237,12 @@ fn render_all(dir: &Path, heights: &[u32], fps: u32) -> Result<Vec<PathBuf>, Cli
     for (name, encoder) in ENCODERS {
         for height in heights {
             let path = dir.join(format!("{name}-{height}.mp4"));
-            render(&ffmpeg, &path, encoder, *height, fps)?;
+            let outcome = render(&ffmpeg, &path, encoder, *height, fps);
+            // Ctrl-C ends ffmpeg too, which then has not failed.
+            if cancel.is_cancelled() {
+                return Err(CliError::Interrupted);
+            }
+            outcome?;
             clips.push(path);
         }
     }

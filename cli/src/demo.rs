@@ -86,7 +86,8 @@ pub fn run(args: &DemoArgs) -> Result<(), CliError> {
     let cancel = interrupt::token()?;
     std::fs::create_dir_all(&args.out)
         .map_err(|source| CliError::Write { path: args.out.clone(), source })?;
-    let video = video::choose(args.video.as_deref(), args.media_dir.as_deref(), &args.out)?;
+    let video =
+        video::choose(args.video.as_deref(), args.media_dir.as_deref(), &args.out, &cancel)?;
     let video = video::apart(video, &args.out)?;
     note!("video:  {}", printable(&video.to_string_lossy()));
 

@@ -29,6 +29,7 @@ pub fn choose(
     video: Option<&Path>,
     media_dir: Option<&Path>,
     out: &Path,
+    cancel: &CancelToken,
 ) -> Result<PathBuf, CliError> {
     if let Some(video) = video {
         return absolute(video);
@@ -36,7 +37,7 @@ pub fn choose(
     let samples = CLIPS.iter().filter_map(|clip| Some(media_dir?.join(clip)));
     match samples.into_iter().find(|clip| clip.is_file()) {
         Some(sample) => absolute(&sample),
-        None => render(&out.join("rendered.mp4")),
+        None => render(&out.join("rendered.mp4"), cancel),
     }
 }
 
@@ -68,7 +69,7 @@ fn absolute(path: &Path) -> Result<PathBuf, CliError> {
     path.canonicalize().map_err(|source| CliError::Read { path: path.to_owned(), source })
 }
 
-fn render(path: &Path) -> Result<PathBuf, CliError> {
+fn render(path: &Path, cancel: &CancelToken) -> Result<PathBuf, CliError> {
     if path.is_file() {
         return absolute(path);
     }
@@ -85,10 +86,16 @@ fn render(path: &Path) -> Result<PathBuf, CliError> {
         .output()
         .map_err(|source| CliError::Read { path: ffmpeg.clone(), source })?;
     if !output.status.success() {
+        // What there is of it is worth nothing, and may never have been begun.
+        fs::remove_file(&partial).ok();
+        // Ctrl-C ends ffmpeg too, which then has not failed.
+        if cancel.is_cancelled() {
+            return Err(CliError::Interrupted);
+        }
         let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
         return Err(CliError::Check(format!("ffmpeg cannot render a video: {said}")));
     }
-    std::fs::rename(&partial, path)
+    fs::rename(&partial, path)
         .map_err(|source| CliError::Write { path: path.to_owned(), source })?;
     absolute(path)
 }
