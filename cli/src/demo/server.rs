@@ -41,8 +41,9 @@ impl Server {
         cancel: &CancelToken,
     ) -> Result<Server, CliError> {
         let log = out.join("server.log");
-        let log_file =
-            File::create(&log).map_err(|source| CliError::Write { path: log.clone(), source })?;
+        // Appended to: a second demo in the folder takes nothing from the log of the first, which may still run.
+        let log_file = File::options().create(true).append(true).open(&log);
+        let log_file = log_file.map_err(|source| CliError::Write { path: log.clone(), source })?;
         let both =
             log_file.try_clone().map_err(|source| CliError::Write { path: log.clone(), source })?;
         let root = video.parent().unwrap_or(Path::new("/"));
