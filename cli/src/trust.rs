@@ -74,6 +74,15 @@ fn no_client(error: &reqwest::Error) -> CliError {
     ))
 }
 
+/// Returns an address without its credentials.
+pub fn shown(url: &Url) -> String {
+    let mut shown = url.clone();
+    // Both fail only where the address can have none.
+    shown.set_username("").ok();
+    shown.set_password(None).ok();
+    shown.to_string()
+}
+
 /// Returns true if `url` is http or https.
 pub fn is_served(url: &Url) -> bool {
     matches!(url.scheme(), "http" | "https")

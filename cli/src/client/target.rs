@@ -84,9 +84,9 @@ impl Target {
         Ok(Target { base, key, tenant })
     }
 
-    /// Returns the server's address, for messages.
+    /// Returns the server's address, for messages: without credentials.
     pub fn server(&self) -> String {
-        self.base.to_string()
+        trust::shown(&self.base)
     }
 
     /// Returns the error of a request without an answer.

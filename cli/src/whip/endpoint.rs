@@ -161,10 +161,10 @@ impl Endpoint {
     }
 
     fn unreachable(&self, reason: String) -> CliError {
-        CliError::Unreachable { server: self.url.to_string(), reason }
+        CliError::Unreachable { server: trust::shown(&self.url), reason }
     }
 
     fn odd(&self, reason: String) -> CliError {
-        CliError::Reply { server: self.url.to_string(), reason }
+        CliError::Reply { server: trust::shown(&self.url), reason }
     }
 }
