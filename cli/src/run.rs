@@ -86,13 +86,14 @@ fn shown(source: &str) -> String {
 
 pub fn run(args: &RunArgs) -> Result<(), CliError> {
     let client = ApiClient::new(&args.server)?;
-    let cancel = interrupt::token()?;
     let asks = args.prompt.is_some();
     let model = models::choose(&client, args.model.as_deref(), asks)?;
     let source = match args.upload {
         true => upload::path_of(&upload::send(&client, Path::new(&args.source))?),
         false => as_the_server_sees(&args.source),
     };
+    // Until here Ctrl-C ends the process, also in the middle of an upload.
+    let cancel = interrupt::token()?;
     let created: Value =
         client.post("v1/runs", &json!({ "model": model, "label": args.label }), QUICK)?;
     let run = created["run_id"].as_str().unwrap_or_default();
@@ -106,10 +107,10 @@ pub fn run(args: &RunArgs) -> Result<(), CliError> {
     if was_cut && !is_live(&args.source) { Err(CliError::Interrupted) } else { Ok(()) }
 }
 
-/// Makes the path of a local file absolute, for a server on the same machine.
+/// Makes the path of a local file or folder absolute, for a server on the same machine, which says what it is.
 fn as_the_server_sees(source: &str) -> String {
     let path = Path::new(source);
-    let here = !source.contains("://") && path.is_file();
+    let here = !source.contains("://") && path.exists();
     let absolute = here.then(|| std::path::absolute(path).ok()).flatten();
     absolute.map_or_else(|| source.to_owned(), |path| path.to_string_lossy().into_owned())
 }
