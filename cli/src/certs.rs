@@ -75,7 +75,8 @@ fn make(args: &DevArgs) -> Result<Made, CliError> {
     if !args.force {
         for path in [&made.chain, &made.key] {
             if path.symlink_metadata().is_ok() {
-                let source = io::ErrorKind::AlreadyExists.into();
+                let source =
+                    io::Error::new(io::ErrorKind::AlreadyExists, "exists: --force replaces it");
                 return Err(CliError::Write { path: path.clone(), source });
             }
         }

@@ -29,7 +29,8 @@ pub struct JobsArgs {
 pub fn run(args: &JobsArgs) -> Result<(), CliError> {
     let client = ApiClient::new(&args.server)?;
     let path = |job: &str| {
-        let is_id = job.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+        let is_id =
+            !job.is_empty() && job.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
         let wrong = || CliError::Usage(format!("no job id: {}", printable(job)));
         is_id.then(|| run_path(&args.run, &format!("/jobs/{job}"))).ok_or_else(wrong)?
     };
