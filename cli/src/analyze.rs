@@ -1,8 +1,10 @@
 //! `sightline analyze`: analyses a file without a server, into markers, JSON, stills and a report.
 //!
-//! Files are written before standard output, so a reader that closes it early loses none of them.
+//! Files are written before standard output, so a reader that closes it early loses none of them; one that cannot
+//! be written costs no findings there.
 
 use std::{
+    io,
     num::{NonZeroU64, NonZeroUsize},
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
@@ -160,10 +162,11 @@ pub fn run(args: &AnalyzeArgs) -> Result<(), CliError> {
         return Err(CliError::Usage(problem.into()));
     }
     let cancel = interrupt::token()?;
-    if let Some(dir) = &args.stills {
+    for dir in args.stills.iter().chain(&args.parquet) {
         std::fs::create_dir_all(dir)
             .map_err(|source| CliError::Write { path: dir.clone(), source })?;
     }
+    args.report.as_deref().map_or(Ok(()), check_place)?;
     let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let options = JobOptions {
         sampling: args.fps.map_or(Sampling::Every, Sampling::Fixed),
@@ -190,26 +193,39 @@ pub fn run(args: &AnalyzeArgs) -> Result<(), CliError> {
         }
         Ok(())
     })?;
+    let written = write(args, &analysis, &shelf);
+    tell(args, &analysis, stills.len(), started, written.is_ok());
+    written.and(print(args, &analysis, &stills))
+}
+
+/// Fails if the report has no folder to be in, which should not be told after hours of work.
+fn check_place(report: &Path) -> Result<(), CliError> {
+    let folder = report.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let found: io::Result<()> = match report.is_dir() {
+        true => Err(io::ErrorKind::IsADirectory.into()),
+        false => folder.map_or(Ok(()), |folder| folder.metadata().map(drop)),
+    };
+    found.map_err(|source| CliError::Write { path: report.to_owned(), source })
+}
+
+/// Writes the report and the tables, where they are asked for.
+fn write(args: &AnalyzeArgs, analysis: &Analysis, shelf: &StillSampler) -> Result<(), CliError> {
     if let Some(path) = &args.report {
         let name = args.file.file_name().unwrap_or(args.file.as_os_str()).to_string_lossy();
         let report = Report {
             title: &name,
-            facts: analysis::facts(&analysis),
+            facts: analysis::facts(analysis),
             warning: analysis::warning(&analysis.report),
             signals: &analysis.signals,
             episodes: &analysis.decided.episodes,
             markers: &analysis.decided.markers,
-            stills: &shelf,
+            stills: shelf,
             gate: analysis.gate,
             made_at: now(),
         };
         report.write(path)?;
     }
-    if let Some(dir) = &args.parquet {
-        export::write_analysis(dir, &analysis)?;
-    }
-    tell(args, &analysis, stills.len(), started);
-    print(args, &analysis, &stills)
+    args.parquet.as_deref().map_or(Ok(()), |dir| export::write_analysis(dir, analysis))
 }
 
 /// Returns true if both paths lead to the same existing file, links included.
@@ -233,7 +249,13 @@ pub fn now() -> String {
 }
 
 /// Prints a summary to standard error, so that standard output holds only the table or JSON.
-fn tell(args: &AnalyzeArgs, analysis: &Analysis, stills: usize, started: Instant) {
+fn tell(
+    args: &AnalyzeArgs,
+    analysis: &Analysis,
+    stills: usize,
+    started: Instant,
+    is_written: bool,
+) {
     let facts = analysis::facts(analysis);
     let line: Vec<String> = facts.iter().map(|(_, value)| printable(value)).collect();
     let seconds = started.elapsed().as_secs_f64();
@@ -251,10 +273,10 @@ fn tell(args: &AnalyzeArgs, analysis: &Analysis, stills: usize, started: Instant
         let dir = printable(&dir.to_string_lossy());
         note!("stills: {} in {dir}", grouped(stills as u64));
     }
-    if let Some(dir) = &args.parquet {
+    if let Some(dir) = args.parquet.as_ref().filter(|_| is_written) {
         note!("parquet: {}", printable(&dir.to_string_lossy()));
     }
-    if let Some(path) = &args.report {
+    if let Some(path) = args.report.as_ref().filter(|_| is_written) {
         note!("report: {}", printable(&path.to_string_lossy()));
     }
 }

@@ -204,6 +204,17 @@ fn what_is_no_video_is_refused_with_the_reason() {
 }
 
 #[test]
+fn a_report_that_cannot_be_written_costs_no_findings() {
+    let clip = rendered();
+    let full = sightline(&["analyze", &clip, "--report", "/dev/full"]);
+    full.says(1, "cannot write /dev/full");
+    assert_eq!(full.stdout, sightline(&["analyze", &clip]).stdout);
+    let lost = sightline(&["analyze", &clip, "--report", "/nowhere/report.html"]);
+    lost.says(1, "cannot write /nowhere/report.html");
+    assert!(!lost.stderr.contains("analysed"), "the work is not begun: {}", lost.stderr);
+}
+
+#[test]
 fn a_hostile_file_name_stays_text_in_the_report() {
     let clip = rendered();
     let dir = TempDir::new().expect("a folder");
