@@ -57,7 +57,12 @@ fn a_server_that_is_not_there_is_four() {
         listener.local_addr().expect("bound").port()
     };
     let server = format!("http://127.0.0.1:{port}");
-    sightline(&["runs", "list", "--server", &server]).says(4, &server);
+    let with_secret = format!("http://me:verysecret@127.0.0.1:{port}");
+    for address in [&server, &with_secret] {
+        let outcome = sightline(&["runs", "list", "--server", address]);
+        outcome.says(4, &server);
+        assert!(!outcome.stderr.contains("verysecret"), "{}", outcome.stderr);
+    }
 }
 
 #[test]
