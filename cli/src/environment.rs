@@ -1,7 +1,10 @@
 //! The only place of the command line that reads environment variables directly; arguments use clap's `env`.
 #![expect(clippy::disallowed_methods, reason = "this is the one reader of the environment")]
 
-use std::path::{Path, PathBuf};
+use std::{
+    ffi::OsStr,
+    path::{Path, PathBuf},
+};
 
 use worker::{SandboxPolicy, WorkerProgram};
 
@@ -9,6 +12,11 @@ use crate::error::CliError;
 
 /// Variable with the sandbox policy of media workers.
 pub const SANDBOX: &str = "SERVICE_SANDBOX";
+
+/// Returns true if the variable is set, to nothing.
+pub fn is_empty(variable: &OsStr) -> bool {
+    std::env::var_os(variable).is_some_and(|value| value.is_empty())
+}
 
 /// Returns true if `NO_COLOR` asks for plain text (<https://no-color.org>).
 pub fn no_color() -> bool {

@@ -58,7 +58,7 @@ mod zones;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::error::{CliError, EXIT_CODES};
 
@@ -156,7 +156,7 @@ pub fn main() -> ExitCode {
     if worker::is_worker_invocation() {
         return worker::worker_main();
     }
-    match Cli::parse().command.run() {
+    match parsed().command.run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if error.is_closed_stdout() => ExitCode::SUCCESS,
         Err(error) => {
@@ -164,6 +164,21 @@ pub fn main() -> ExitCode {
             ExitCode::from(error.exit() as u8)
         }
     }
+}
+
+/// Parses the arguments. An empty variable counts as unset, as for the server.
+fn parsed() -> Cli {
+    let matches = without_empty(Cli::command()).get_matches();
+    Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+}
+
+/// Returns the command with no argument that takes an empty variable.
+fn without_empty(command: clap::Command) -> clap::Command {
+    let unset = |arg: Arg| match arg.get_env().is_some_and(environment::is_empty) {
+        true => arg.env(None::<&'static str>),
+        false => arg,
+    };
+    command.mut_args(unset).mut_subcommands(without_empty)
 }
 
 /// Prints an error; file names and server texts in it are untrusted, so hidden characters are replaced.

@@ -66,6 +66,32 @@ fn a_server_that_is_not_there_is_four() {
 }
 
 #[test]
+fn an_empty_variable_counts_as_unset() {
+    let run = "run-000102030405060708090a0b0c0d0eff";
+    let dir = tempfile::tempdir().expect("a directory");
+    let cases: [(&[&str], i32, &str); 2] = [
+        (&["verify", run], 3, "no log of a server"),
+        (&["runs", "list", "--server", "http://127.0.0.1:1"], 4, "no answer"),
+    ];
+    for (args, code, words) in cases {
+        let mut command = command(args);
+        for name in [
+            "SERVICE_DATA_DIR",
+            "SERVICE_DECODE_BACKEND",
+            "SERVICE_GATE_BACKEND",
+            "SERVICE_GATE_KEEPALIVE_FRAMES",
+            "SERVICE_GATE_SCENE_CUT",
+            "SIGHTLINE_CA",
+            "SIGHTLINE_SERVER",
+        ] {
+            command.env(name, "");
+        }
+        command.current_dir(dir.path());
+        finish(command).says(code, words);
+    }
+}
+
+#[test]
 fn the_key_of_the_environment_is_not_in_the_help() {
     let mut command = command(&["runs", "list", "--help"]);
     command.env("SIGHTLINE_API_KEY", "verysecret");
