@@ -223,13 +223,25 @@ impl Backup<'_> {
         Ok(is_changed)
     }
 
+    /// Returns what is at `path` in `folder`; `None` if it has been removed. Links in the data directory and its log
+    /// are followed, as the server follows them: they lead to other disks.
+    fn found(&self, folder: &Path, path: &Path) -> Result<Option<fs::Metadata>, CliError> {
+        let path = self.from.join(path);
+        let Ok(found) = fs::symlink_metadata(&path) else { return Ok(None) };
+        let is_followed = folder == Path::new("") || folder == Path::new("log");
+        if !(found.is_symlink() && is_followed) {
+            return Ok(Some(found));
+        }
+        fs::metadata(&path).map(Some).map_err(|source| CliError::Read { path, source })
+    }
+
     /// Copies all other files and folders.
     fn rest(&mut self, folder: &Path) -> Result<(), CliError> {
         for name in names(&self.from.join(folder))? {
             let path = folder.join(&name);
             let is_derived = folder == Path::new("")
                 && DERIVED.iter().any(|derived| name == OsStr::new(derived));
-            let Ok(found) = fs::symlink_metadata(self.from.join(&path)) else { continue };
+            let Some(found) = self.found(folder, &path)? else { continue };
             if found.is_dir() && path != Path::new("log/journal") && !is_derived {
                 if !self.to.join(&path).is_dir() {
                     self.folder(&path)?;

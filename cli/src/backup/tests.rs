@@ -122,6 +122,30 @@ fn a_directory_is_not_copied_into_itself() {
 }
 
 #[test]
+fn a_folder_on_another_disk_is_copied_too_and_missed_where_it_is_gone() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (data, disk) = (dir.path().join("data"), dir.path().join("disk"));
+    [data.join("log"), disk.join("ab")]
+        .iter()
+        .for_each(|path| fs::create_dir_all(path).expect("made"));
+    fs::write(data.join("ledger"), [7; 4096]).expect("written");
+    fs::write(disk.join("ab/still"), "a still").expect("written");
+    let (log, _) = Timeline::open(&data.join("log"), TimelineOptions::default()).expect("opens");
+    log.append_wait(batch(0)).expect("durable");
+    drop(log);
+    std::os::unix::fs::symlink(&disk, data.join("blobs")).expect("linked");
+    let copied = |name: &str| {
+        let to = dir.path().join(name);
+        run(&BackupArgs { dir: data.clone(), to: to.clone() }).map(|()| to)
+    };
+    let to = copied("copy").expect("copied");
+    assert_eq!(fs::read(to.join("blobs/ab/still")).expect("there"), b"a still");
+    fs::remove_dir_all(&disk).expect("removed");
+    let failed = copied("other").expect_err("its stills are gone").to_string();
+    assert!(failed.contains("data/blobs"), "{failed}");
+}
+
+#[test]
 fn a_recording_that_ends_meanwhile_has_its_rows() {
     let dir = tempfile::tempdir().expect("a directory");
     let [from, to] = ["data", "backup"].map(|name| dir.path().join(name));
