@@ -251,7 +251,11 @@ pub fn root_cause(error: &reqwest::Error) -> String {
     while let Some(inner) = cause.source() {
         cause = inner;
     }
-    cause.to_string()
+    let cause = cause.to_string();
+    match cause.contains("UnknownIssuer") {
+        true => format!("{cause}: name what to trust with --ca or SIGHTLINE_CA"),
+        false => cause,
+    }
 }
 
 /// Returns the innermost cause of an error while a response was read.
