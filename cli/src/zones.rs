@@ -50,6 +50,10 @@ fn zone(text: &str) -> Result<Zone, String> {
     if name.is_empty() {
         return Err("needs a name before the =".to_owned());
     }
+    if name.len() > Zone::NAME_BYTES_MAX || name.contains(char::is_control) {
+        let most = Zone::NAME_BYTES_MAX;
+        return Err(format!("needs a name of at most {most} bytes without control characters"));
+    }
     let side = |text: &str| text.trim().parse().ok().and_then(|side| Score::from_f64(side).ok());
     let corner = |text: &str| {
         let found = text.split_once(',').and_then(|(x, y)| Some((side(x)?, side(y)?)));
@@ -78,6 +82,8 @@ mod tests {
             ("a=b=0,0; 1,0 ;1,1;0,1", Ok(("a=b", 4))),
             ("door", Err("NAME=")),
             ("=0,0;1,0;1,1", Err("name")),
+            (&format!("{}=0,0;1,0;1,1", "a".repeat(65)), Err("at most 64 bytes")),
+            ("a\x1b[31m=0,0;1,0;1,1", Err("control characters")),
             ("door=0,0;1,0", Err("3 to 32 corners")),
             (&format!("door={many}"), Err("3 to 32 corners")),
             ("door=0,0;1.5,0;1,1", Err("1.5,0")),
