@@ -18,7 +18,7 @@ use reqwest::{
 use super::{PublishArgs, no_socket};
 use crate::{
     client::{self, header},
-    error::CliError,
+    error::{CliError, Exit},
     output::printable,
     trust,
 };
@@ -161,7 +161,10 @@ impl Endpoint {
     }
 
     fn unreachable(&self, reason: String) -> CliError {
-        CliError::Unreachable { server: trust::shown(&self.url), reason }
+        let server = trust::shown(&self.url);
+        let said =
+            format!("no answer from {server}: {reason}; is it the address of a WHIP endpoint?");
+        CliError::Exit(Exit::Unreachable, said)
     }
 
     fn odd(&self, reason: String) -> CliError {
