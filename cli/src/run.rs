@@ -104,7 +104,7 @@ pub fn run(args: &RunArgs) -> Result<(), CliError> {
     let was_cut = outcome?;
     tell(args, &client, run, &ended?)?;
     // For a camera this is the normal end.
-    if was_cut && !is_live(&args.source) { Err(CliError::Interrupted) } else { Ok(()) }
+    if was_cut && !is_live(&args.source) { Err(work::cut(&cancel)) } else { Ok(()) }
 }
 
 /// Makes the path of a local file or folder absolute, for a server on the same machine, which says what it is.

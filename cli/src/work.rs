@@ -72,8 +72,18 @@ impl Cursor<'_> {
 pub enum Ended {
     /// The work is done, with this result; null if the result was too long to be kept.
     Done(Value),
-    /// Ctrl-C cancelled the work; what was recorded before stays.
+    /// Ctrl-C or somebody else cancelled the work; what was recorded before stays.
     Cancelled,
+}
+
+/// Returns the error of work that was cancelled, here or elsewhere.
+pub fn cut(cancel: &CancelToken) -> CliError {
+    match cancel.is_cancelled() {
+        true => CliError::Interrupted,
+        false => {
+            CliError::Check("the job was cancelled elsewhere; what it recorded is kept".to_owned())
+        }
+    }
 }
 
 /// Starts `work` (`ingest`, `analyze`, `reason`) on a run and watches it; `on_event` gets each event as it

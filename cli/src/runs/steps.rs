@@ -125,7 +125,7 @@ impl SourceArgs {
             work::carry_out(client, order, body, &cancel, &mut Cursor::start(run), &mut quietly);
         match ended.map_err(|error| explained(error, &self.source))? {
             Ended::Done(answer) => Ok(answer),
-            Ended::Cancelled => Err(CliError::Interrupted),
+            Ended::Cancelled => Err(work::cut(&cancel)),
         }
     }
 }
