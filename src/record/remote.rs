@@ -271,12 +271,14 @@ struct Fetches {
 impl ResourceOpener for Fetches {
     fn open(&mut self, url: &str, from: u64) -> Result<Resource, ResourceError> {
         let (runtime, end) = (self.runtime.clone(), self.end.clone());
+        // A missing segment is an end, too: media before it is kept.
+        let is_end = self.is_endless || self.is_playlist;
         let opened = runtime.block_on(end.run_until_cancelled(self.fetch(url, from)));
         opened.unwrap_or(Err(RemoteError::Cancelled)).or_else(|error| {
             let refusal = ResourceError(error.to_string());
             self.cause.set(error).ok();
             match cut(url) {
-                Ok(nothing) if self.is_endless => Ok(nothing),
+                Ok(nothing) if is_end => Ok(nothing),
                 _ => Err(refusal),
             }
         })

@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use crate::{
     api::{
         recordings::{check_gaps, check_whole, recorded},
-        remote::{ffmpeg, made, refused, setup},
+        remote::{ffmpeg, ingest, made, refused, setup},
     },
     support::{
         Server,
@@ -179,9 +179,13 @@ fn a_playlist_has_a_bound_of_requests_but_while_it_grows_any_number_of_segments(
     for _ in 0..MANY {
         playlist += "#EXT-X-DISCONTINUITY\n#EXTINF:0.04,\none.ts\n";
     }
+    let one = "#EXT-X-DISCONTINUITY\n#EXTINF:0.04,\none.ts\n".repeat(100);
+    let gone = format!("#EXTM3U\n{one}#EXTINF:1,\ngone.ts\n#EXT-X-ENDLIST\n");
     let host = Host::start(&certificate, move |asked, out| match asked.path.as_str() {
         "/null.ts" => out.ranged(asked, &packet, &[]),
         "/ended.m3u8" => out.ranged(asked, ended.as_bytes(), &[]),
+        "/gone.m3u8" => out.whole(gone.as_bytes()),
+        "/gone.ts" => out.status("404 Not Found"),
         "/one.ts" => out.whole(&segment),
         _ => out.whole(playlist.as_bytes()),
     });
@@ -191,6 +195,12 @@ fn a_playlist_has_a_bound_of_requests_but_while_it_grows_any_number_of_segments(
     let (requests, connections) = (host.asked().len(), host.connections());
     // Which side is done with a connection first decides how often.
     assert!(connections < requests / 2, "{requests} requests over {connections} connections");
+    // One that lacks a segment keeps what is before it.
+    let run = server.create_run();
+    let reply = ingest(&server, &run, &host.url("/gone.m3u8")).assert_status(422);
+    assert!(reply.source_message().contains("answered 404"), "{}", reply.text);
+    let decoded = server.payloads(&run, "frames_decoded").remove(0);
+    assert!(decoded["decoded_frames"].as_u64() > Some(90), "{decoded}");
     let run = record(&server, &host.url("/live.m3u8"));
     wait_until("all of its frames but those that wait for the next", || {
         let active = server.get(&format!("/v1/runs/{run}")).json()["active_job"].take();
