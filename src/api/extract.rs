@@ -13,7 +13,7 @@ use timeline::JsonText;
 use transport::Peer;
 
 use super::{prelude::*, send_budget};
-use crate::base::json::{self, Declared, FieldError};
+use crate::base::json::{self, Declared};
 
 /// Maximum size of a JSON body, bytes.
 pub const BODY_BYTES_MAX: usize = 2 << 20;
@@ -258,17 +258,13 @@ impl FromRequestParts<Arc<App>> for RawParams {
         let Query(pairs) = Query::<Vec<(String, String)>>::from_request_parts(parts, app)
             .await
             .map_err(|rejection| ApiError::Plain(rejection.status(), rejection.body_text()))?;
-        let mut object = Map::new();
-        let mut twice = Vec::new();
+        let (mut object, mut faults) = (Map::new(), Faults::default());
         for (name, value) in pairs {
             if object.insert(name.clone(), Value::String(value)).is_some() {
-                twice.push(FieldError::new(name, "appears twice"));
+                faults.refuse(name, "appears twice");
             }
         }
-        if !twice.is_empty() {
-            return Err(ApiError::Invalid(twice));
-        }
-        Ok(RawParams(Value::Object(object)))
+        Ok(faults.finish(|| Some(RawParams(Value::Object(object))))?)
     }
 }
 

@@ -105,6 +105,8 @@ fn a_query_has_a_parameter_once_and_in_digits() {
             assert_eq!(reply.status, 422, "{list}?limit={limit}: {}", reply.text);
         }
     }
+    let many = server.get(&format!("/v1/runs?{}", "a=1&".repeat(1000)));
+    assert_eq!((many.status, many.fields().len()), (422, 33), "bounded: {}", many.text);
 }
 
 /// White space and others, at both ends and between.
