@@ -22,6 +22,9 @@ pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Route label in the metrics for requests that match no route.
 const UNMATCHED: &str = "unmatched";
 
+/// Maximum bytes of a method or a path in the log; those of the routes are shorter.
+const LOGGED_BYTES_MAX: usize = 256;
+
 /// Default response headers; a route may override them.
 const DEFAULTS: [(HeaderName, HeaderValue); 4] = [
     (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
@@ -83,8 +86,14 @@ pub async fn wrap(State(app): State<Arc<App>>, mut request: Request, next: Next)
         span.record("otel.status_code", "ERROR");
     }
     app.metrics.answered(template, &method, response.status(), took.as_secs_f64());
-    tracing::info!(%request_id, %method, path, status, us = took.as_micros() as u64, "request");
+    let (method, path, us) = (logged(method.as_str()), logged(&path), took.as_micros() as u64);
+    tracing::info!(%request_id, %method, path, status, us, "request");
     response
+}
+
+/// Returns the part of `text` that is logged: callers without a key must not fill the log.
+fn logged(text: &str) -> &str {
+    &text[..text.floor_char_boundary(LOGGED_BYTES_MAX)]
 }
 
 /// Returns true if every failure at `path` is plain text: WHIP, and serving files.
@@ -95,7 +104,7 @@ pub fn fails_in_plain_text(path: &str) -> bool {
 
 /// Creates the span of a request, with OpenTelemetry's attribute names and own ones.
 fn span(request: &Request, request_id: RequestId, route: &str) -> Span {
-    let method = request.method();
+    let method = logged(request.method().as_str());
     let span = tracing::info_span!(
         target: SPANS,
         "request",
@@ -105,7 +114,7 @@ fn span(request: &Request, request_id: RequestId, route: &str) -> Span {
         http.request.method = %method,
         http.route = route,
         http.response.status_code = Empty,
-        url.path = request.uri().path(),
+        url.path = logged(request.uri().path()),
         %request_id,
         principal = Empty,
     );
@@ -141,6 +150,12 @@ async fn run(next: Next, request: Request) -> Response {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_logged_of_a_request_is_bounded() {
+        let (short, long) = ("/v1/runs", "/a".repeat(30_000));
+        assert_eq!((logged(short), logged(&long).len()), (short, LOGGED_BYTES_MAX));
+    }
 
     #[test]
     fn only_whip_and_files_fail_in_plain_text() {
