@@ -10,8 +10,11 @@ function here(): { route: Route; query: URLSearchParams } {
 }
 
 let shown = $state.raw(here());
+let left: Route | null = null;
 
 export const router = {
+  /** What Back or Forward has just left; null where a link led. */
+  get left(): Route | null { return left; },
   get route(): Route { return shown.route; },
   get query(): URLSearchParams { return shown.query; },
 };
@@ -24,6 +27,7 @@ export function href(path: string, query: Query = {}): string {
 /** Goes to an address that `href` made. */
 export function navigate(to: string, { replace = false } = {}): void {
   const { pathname } = location;
+  left = null;
   history[replace ? 'replaceState' : 'pushState'](null, '', to);
   shown = here();
   if (location.pathname !== pathname) scrollTo(0, 0);
@@ -36,7 +40,7 @@ export function setQuery(change: Query, { push = false } = {}): void {
   if (to !== location.pathname + location.search) navigate(to, { replace: !push });
 }
 
-addEventListener('popstate', () => (shown = here()));
+addEventListener('popstate', () => ([left, shown] = [shown.route, here()]));
 
 /** Links to pages of ours act without a load; others, and those with a modifier key, as ever. */
 document.addEventListener('click', (event) => {

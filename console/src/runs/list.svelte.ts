@@ -19,12 +19,18 @@ export class RunList {
   /** Time of the server's last answer with the list, epoch milliseconds. */
   at = $state(0);
   #hidden = new Set<string>();
+  /** Key whose runs they are. */
+  #key: string | null | undefined;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #abort = new AbortController();
 
   /** Loads all, and goes on until `stop`. */
   async start(): Promise<void> {
     this.stop();
+    if (this.#key !== connection.key) {
+      [this.#key, this.runs, this.first] = [connection.key, [], true];
+      this.#hidden.clear();
+    }
     const { signal } = (this.#abort = new AbortController());
     document.addEventListener('visibilitychange', () => { if (!document.hidden && !this.first) void this.refresh(); }, { signal });
     try {

@@ -65,6 +65,12 @@ test('a deleted run is gone at once, comes back by Undo, and is deleted for good
   await api(server, 'GET', `runs/${run}`);
   await remove();
   await api(server, 'GET', `runs/${run}`);
+  // Another page and back within the time of the Undo: it stays gone.
+  await page.getByRole('link', { name: 'Machine' }).click();
+  await page.getByRole('link', { name: 'Runs', exact: true }).click();
+  await expect(page.getByRole('button', { name: 'Undo' })).toBeVisible();
+  await expect(page.getByRole('row').nth(1)).toBeVisible();
+  await expect(row).toHaveCount(0);
   await page.goto(`${site}machine`);
   await expect.poll(() => api(server, 'GET', `runs/${run}`).then(() => 'there', (error: Error) => error.message.match(/404/)?.[0])).toBe('404');
   await page.goto(site);
@@ -101,6 +107,20 @@ test('filters are in the address, and Back undoes them', async ({ page, server, 
   await page.reload();
   await expect(page.getByRole('searchbox', { name: 'Filter by name or source' })).toHaveValue('findab');
   await expect(rowOf(page, 'findable')).toBeVisible();
+});
+
+test('Back from a run leads to its row', async ({ page, server, site }) => {
+  for (let n = 0; n < 12; n += 1) await api(server, 'POST', 'runs', { label: `row ${n}` });
+  await page.setViewportSize({ width: 1440, height: 500 });
+  await page.goto(`${site}runs?q=row`);
+  const link = page.getByRole('link', { name: 'row 0', exact: true });
+  await expect(page.getByText('row 11', { exact: true })).toBeVisible();
+  await page.evaluate(() => scrollTo(0, document.documentElement.scrollHeight));
+  await link.click();
+  await expect(page.getByText('Nothing was decoded in this run yet.')).toBeVisible();
+  await page.goBack();
+  await expect(link).toBeFocused();
+  await expect(link).toBeInViewport();
 });
 
 test('a run that ended early is said to need a look, the list takes an order, and the address keeps it', async ({ page, server, site }) => {
