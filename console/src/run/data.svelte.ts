@@ -61,6 +61,8 @@ export class RunData {
   failure = $state<string | null>(null);
   error = $state.raw<unknown>(null);
   gone = $state(false);
+  /** The key was refused, and nothing is followed any more. */
+  halted = false;
   /** Counts what arrived since the page began to follow. */
   arrived = $state(0);
 
@@ -109,6 +111,7 @@ export class RunData {
     this.round.abort();
     const { signal } = (this.round = new AbortController());
     this.error = null;
+    this.halted = false;
     try {
       // The record first: one that has ended is not followed, so all must be read after its end.
       await this.loadRecord();
@@ -135,7 +138,8 @@ export class RunData {
   private failed(error: unknown): void {
     if (this.stopped.signal.aborted) return;
     if (isGone(error)) this.gone = true;
-    else if (!connection.refused) this.error = error;
+    else if (connection.refused) this.halted = true;
+    else this.error = error;
   }
 
   private async loadRecord(): Promise<void> {

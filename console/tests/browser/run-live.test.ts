@@ -24,3 +24,18 @@ test('the tail of a live run follows, lets go and returns', async ({ page, publi
   await expect(following).toBeVisible();
   await expect(page.getByRole('listitem').first()).toContainText(/van|car|view|woman|lorries|jacket/, { timeout: 20_000 });
 });
+
+test('a run whose key was refused for a while is followed on', async ({ page, publish, site, server }) => {
+  const run = await publish(clip('cuts.mp4'));
+  await page.goto(`${site}runs/${run}`);
+  await expect(page.getByRole('button', { name: 'Following live' })).toBeVisible({ timeout: 30_000 });
+  await page.route('**/v1/runs/**', (route) => route.fulfill({ status: 401, json: { error: { code: 'unauthorized', message: 'missing or invalid API key' } } }));
+  await server.stop('SIGKILL');
+  await server.start();
+  const gate = page.getByRole('dialog', { name: 'Enter an API key' });
+  await expect(gate).toBeVisible({ timeout: 30_000 });
+  await page.unroute('**/v1/runs/**');
+  await gate.getByRole('textbox').fill(server.keys['tester'] ?? '');
+  await page.keyboard.press('Enter');
+  await expect(page.getByText('This run failed: interrupted. What was read until then is kept.')).toBeVisible({ timeout: 15_000 });
+});
