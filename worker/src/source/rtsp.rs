@@ -124,7 +124,7 @@ impl Packets {
         loop {
             match self.client.poll()? {
                 Some(RtspEvent::Packet(mut packet)) => {
-                    if self.clock.set(&mut packet) {
+                    if self.clock.set(&mut packet, Instant::now()) {
                         return Ok(packet);
                     }
                 }
