@@ -38,6 +38,15 @@ impl Demuxer {
         Demuxer { earlier: Some(earlier), ..self }
     }
 
+    /// Returns the time, in ticks, of a first picture to which the connection gives none: a step of
+    /// `frame_ticks` before the first that has one. `None` if no earlier connection is continued.
+    pub(crate) fn untimed_start(&self, frame_ticks: i64) -> Option<i64> {
+        let Earlier { latest, begins_at, .. } = self.earlier.as_ref()?;
+        let ticks_of = |at: &Timestamp| at.ticks_of(self.stream.timebase);
+        let before = ticks_of(begins_at).saturating_sub(frame_ticks);
+        Some(before.max(ticks_of(latest).saturating_add(1)))
+    }
+
     /// Returns the ticks to add to the packet's times, so that the first picture is presented at
     /// [`Earlier::begins_at`].
     pub(super) fn way_on(&mut self, packet: &Packet) -> i64 {

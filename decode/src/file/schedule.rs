@@ -70,6 +70,8 @@ pub(super) struct FileTask {
     timebase: Timebase,
     /// Ticks per frame if the container gives no times.
     pub(super) frame_ticks: i64,
+    /// Time of a first picture that has none, if the source continues an earlier connection.
+    pub(super) untimed_start: Option<i64>,
     /// True for a live source: its times must increase whatever it says, and its pictures come at once.
     pub(super) flows: bool,
     /// See [`DecodeRound::given`].
@@ -92,6 +94,7 @@ impl FileTask {
         let DecodeRound { conceals, is_accelerated, given } = round;
         let stream = demuxer.stream();
         let threads = options.threads.max(1);
+        let frame_ticks = frame_ticks(stream);
         FileTask {
             options: options.clone(),
             threads,
@@ -104,7 +107,8 @@ impl FileTask {
             limits: demuxer.limits,
             may_plan: may_plan(demuxer, options),
             timebase: stream.timebase,
-            frame_ticks: frame_ticks(stream),
+            frame_ticks,
+            untimed_start: demuxer.untimed_start(frame_ticks),
             flows: demuxer.flows,
             given,
         }

@@ -10,7 +10,8 @@ use std::{
 };
 
 use clips::rendered;
-use decode::{DemuxLimits, Demuxer, decode_file};
+use decode::{DemuxLimits, Demuxer, Earlier, decode_file};
+use media::Timestamp;
 
 use crate::support::*;
 
@@ -83,4 +84,23 @@ fn a_live_source_may_begin_long_before_its_first_keyframe() {
         let report = decode_file(demuxer.endless(), &every(2), sink, flow).expect(name);
         assert!((100..150).contains(&report.frames), "{name}: {} frames", report.frames);
     }
+}
+
+#[test]
+fn a_connection_whose_first_picture_has_no_time_continues_the_one_before() {
+    let path = rendered("untimed.h264", "-f lavfi -i testsrc=s=160x120:r=25:d=1 -bf 0");
+    let bytes = std::fs::read(&path).expect("made");
+    let demuxer = Demuxer::open_live(Box::new(Cursor::new(bytes)), DemuxLimits::default());
+    let [latest, begins_at] = [5000, 9000].map(Timestamp::from_millis);
+    let earlier = Earlier { frames: 10, source_frames: 10, latest, begins_at };
+    let demuxer = demuxer.expect("opens").endless().after(earlier);
+    let (timebase, mut times) = (demuxer.stream().timebase, Vec::new());
+    let sink = || recorder(false);
+    let report = decode_file(demuxer, &every(2), sink, |frames| {
+        let at = |seen: &Seen| Timestamp::new(seen.ticks, timebase).as_millis();
+        times.extend(frames.iter().map(at));
+        ControlFlow::Continue(())
+    });
+    report.expect("decodes");
+    assert_eq!(times, (0..25).map(|frame| 8960 + 40 * frame).collect::<Vec<i64>>());
 }
