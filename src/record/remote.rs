@@ -11,11 +11,12 @@ use std::{
     io,
     os::fd::OwnedFd,
     sync::{Arc, OnceLock},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
 use media::ErrorKind;
+use parking_lot::Mutex;
 use tokio::{
     net::{UnixStream, unix::pipe},
     runtime::Handle,
@@ -147,6 +148,16 @@ pub struct RemoteSources {
 /// First error of a job's connections; those that follow from it are dropped.
 type Cause = Arc<OnceLock<RemoteError>>;
 
+/// Arrival of the last media of a job, playlists excluded; clones share it.
+#[derive(Clone, Default)]
+struct MediaHeard(Arc<Mutex<Option<Instant>>>);
+
+impl MediaHeard {
+    fn note(&self) {
+        *self.0.lock() = Some(Instant::now());
+    }
+}
+
 /// Context of a job that reads a remote source.
 pub struct Errand<'a> {
     /// True if the source is a playlist that is known to grow.
@@ -163,6 +174,7 @@ pub struct Errand<'a> {
 pub struct RemoteConnections {
     cause: Cause,
     budget: Arc<DownloadBudget>,
+    heard: MediaHeard,
     _end: DropGuard,
 }
 
@@ -174,6 +186,11 @@ impl RemoteConnections {
 
     pub fn bytes(&self) -> u64 {
         self.budget.used()
+    }
+
+    /// Returns when the last media arrived; `None` if none did.
+    pub fn heard_at(&self) -> Option<Instant> {
+        *self.heard.0.lock()
     }
 }
 
@@ -197,7 +214,9 @@ impl RemoteSources {
             }
         };
         let (counted, _end) = (Arc::clone(&budget), end.clone().drop_guard());
-        let feed = RemoteConnections { cause: cause.clone(), budget: counted, _end };
+        let heard = MediaHeard::default();
+        let feed =
+            RemoteConnections { cause: cause.clone(), budget: counted, heard: heard.clone(), _end };
         let input = match source {
             RemoteSource::Url(target) => {
                 let playlists = self.config.hls;
@@ -211,12 +230,13 @@ impl RemoteSources {
                     runtime: runtime.clone(),
                     end,
                     cause: cause.clone(),
+                    heard,
                 };
                 let (url, resources) = (target.url().to_string(), Box::new(fetches));
                 JobInput::Remote(RemoteMedia { url, resources, playlists, is_endless })
             }
             RemoteSource::Rtsp(target) => {
-                let dialled = self.dial(target, budget, &end, &cause, lender.clone());
+                let dialled = self.dial(target, budget, &end, &cause, lender.clone(), heard);
                 let dialled = lender.lend_while(end.run_until_cancelled(dialled));
                 let dialled = runtime.block_on(dialled);
                 let socket = dialled.ok_or(RemoteError::Cancelled)??;
@@ -236,6 +256,7 @@ impl RemoteSources {
         end: &CancellationToken,
         cause: &Cause,
         lender: Lender,
+        heard: MediaHeard,
     ) -> Result<OwnedFd, RemoteError> {
         let stream = self.egress.dial(target).await?;
         let (ours, theirs) = UnixStream::pair().map_err(pipe_failed)?;
@@ -244,7 +265,7 @@ impl RemoteSources {
         let host = target.host().to_owned();
         let (end, cause) = (end.clone(), cause.clone());
         tokio::spawn(async move {
-            let relay = copy::relay(stream, ours, &host, &budget, &lender);
+            let relay = copy::relay(stream, ours, &host, &budget, &lender, &heard);
             if let Some(Err(error)) = end.run_until_cancelled(relay).await {
                 cause.set(error.into()).ok();
             }
@@ -266,6 +287,7 @@ struct Fetches {
     runtime: Handle,
     end: CancellationToken,
     cause: Cause,
+    heard: MediaHeard,
 }
 
 impl ResourceOpener for Fetches {
@@ -293,11 +315,13 @@ impl Fetches {
         };
         let got = self.line.wait(self.fetcher.get(&target, from)).await?;
         let Download { url, size, seekable, mut body } = got;
+        let mut heard = Some(self.heard.clone());
         if from == 0 {
             let head = self.line.wait(head(&mut body)).await?;
             self.line.took(head.len());
             if decode::is_playlist(&head) {
                 self.is_playlist = true;
+                heard = None;
                 if !self.playlists {
                     return Err(RemoteError::Playlist);
                 }
@@ -312,7 +336,7 @@ impl Fetches {
         let (end, cause) = (self.end.clone(), self.cause.clone());
         let (line, is_playlist) = (self.line.clone(), self.is_playlist);
         tokio::spawn(async move {
-            let pouring = copy::copy_to_pipe(&mut body, &mut writer, &line);
+            let pouring = copy::copy_to_pipe(&mut body, &mut writer, &line, heard.as_ref());
             let copied = end.run_until_cancelled(pouring).await;
             if is_playlist {
                 // The worker waits until the next segment is produced.

@@ -163,6 +163,8 @@ fn a_playlist_that_grows_is_one_recording_whatever_its_host_does() {
     let gaps = gaps();
     assert_eq!(gaps.len(), 2, "{gaps:?}");
     assert_eq!(gaps[1]["reason"], "its playlist does not grow any more", "{gaps:?}");
+    // The silence counts, although its last picture comes out only at its end.
+    assert!(gaps[1]["gap_ms"].as_u64() > Some(12_000), "{gaps:?}");
 }
 
 #[test]

@@ -9,18 +9,20 @@ use tokio::{
 };
 use transport::egress::{CheckedStream, DownloadBody, DownloadBudget, EgressError, TimeoutPhase};
 
-use super::{RemoteError, line::Line};
+use super::{MediaHeard, RemoteError, line::Line};
 use crate::runs::job_queue::Lender;
 
 /// Longest silence of an RTSP server.
 const IDLE: Duration = Duration::from_secs(10);
 const BUFFER_BYTES: usize = 32 << 10;
 
-/// Copies `body` into `pipe`; succeeds too when the worker stops reading.
+/// Copies `body` into `pipe`, and notes in `heard` when its bytes arrive; succeeds too when the worker stops
+/// reading.
 pub(super) async fn copy_to_pipe(
     body: &mut DownloadBody,
     pipe: &mut pipe::Sender,
     line: &Line,
+    heard: Option<&MediaHeard>,
 ) -> Result<(), RemoteError> {
     loop {
         let next = tokio::select! {
@@ -29,6 +31,9 @@ pub(super) async fn copy_to_pipe(
         };
         let Some(bytes) = next else { return Ok(()) };
         line.took(bytes.len());
+        if let Some(heard) = heard {
+            heard.note();
+        }
         if pipe.write_all(&bytes).await.is_err() {
             return Ok(());
         }
@@ -48,6 +53,7 @@ pub(super) async fn relay(
     host: &str,
     budget: &DownloadBudget,
     lender: &Lender,
+    heard: &MediaHeard,
 ) -> Result<(), EgressError> {
     let (mut from_server, mut to_server) = tokio::io::split(server);
     let (mut from_worker, mut to_worker) = worker.into_split();
@@ -67,6 +73,7 @@ pub(super) async fn relay(
                 Err(error) => return Err(broken(host, &error)),
             };
             budget.take(len as u64)?;
+            heard.note();
             if to_worker.write_all(&buffer[..len]).await.is_err() {
                 return Ok(());
             }

@@ -152,6 +152,10 @@ impl JobThread {
         let outcome = failed.map_or(outcome.map_err(IngestError::Worker), Err);
         if let Some(feed) = &feed {
             runner.parts.metrics.remote_bytes.inc_by(feed.bytes());
+            // The last picture is held until more comes, or the source is given up.
+            if let (Some(opened), Some(heard)) = (&mut self.opened, feed.heard_at()) {
+                opened.came = opened.came.map(|came| came.min(heard));
+            }
         }
         (end, explained(outcome, feed, max_frames))
     }
