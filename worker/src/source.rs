@@ -80,6 +80,8 @@ pub(crate) struct Place {
     begin: Option<u64>,
     next: Arc<AtomicU64>,
     told: Arc<AtomicU64>,
+    /// Number of the segment to continue with if this job fails: that at `begin` cannot be read.
+    passed: Arc<AtomicU64>,
 }
 
 impl Place {
@@ -89,13 +91,23 @@ impl Place {
     /// Starts at the position that an earlier job reached.
     pub fn of(resume: Option<&Resume>) -> Place {
         let begin = resume.and_then(|resume| resume.segment);
-        let [next, told] = [(); 2].map(|()| Arc::new(AtomicU64::new(Place::NOWHERE)));
-        Place { begin, next, told }
+        let [next, told, passed] = [(); 3].map(|()| Arc::new(AtomicU64::new(Place::NOWHERE)));
+        Place { begin, next, told, passed }
     }
 
     /// Notes that the segment before `next` is being read.
     fn is_before(&self, next: u64) {
         self.next.store(next, Relaxed);
+    }
+
+    /// Notes that the job that follows continues with `next`.
+    fn passes_to(&self, next: u64) {
+        self.passed.store(next, Relaxed);
+    }
+
+    /// Returns the segment with which the job that follows continues, if segments are passed over.
+    pub fn passed(&self) -> Option<u64> {
+        Some(self.passed.load(Relaxed)).filter(|next| *next != Place::NOWHERE)
     }
 
     /// Returns the number of the next segment if it has changed since the last call.

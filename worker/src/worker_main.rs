@@ -168,7 +168,12 @@ fn run_job(
     match trouble.explain(outcome) {
         Ok(report) => say(JobEvent::Done(report)),
         Err(JobFault::Stopped) => Ok(()),
-        Err(fault) => line.send(&WorkerReply::Failed(fault)),
+        Err(fault) => {
+            if let Some(next) = place.passed() {
+                line.send(&WorkerReply::Job(JobEvent::Segment { next }))?;
+            }
+            line.send(&WorkerReply::Failed(fault))
+        }
     }
 }
 

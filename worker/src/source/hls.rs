@@ -35,6 +35,8 @@ const PATIENCE_TARGETS: u32 = 3;
 const PATIENCE_MIN: Duration = Duration::from_secs(10);
 /// Below the watchdog's limit, so that the media so far is a result.
 const PATIENCE_MAX: Duration = Duration::from_secs(45);
+/// Most segments behind a missing one that are tried.
+const PASSED_MAX: u64 = 8;
 /// First bytes that are kept, so that detecting the format does not open the source again.
 const HEAD_BYTES: usize = 4 << 10;
 
@@ -194,6 +196,22 @@ impl HlsReader {
         })
     }
 
+    /// Lets the job that follows begin with a later segment, if that at which this one continues a lost playlist
+    /// failed again and the later one can be read: it may stay on the playlist, and missing, for ever.
+    fn pass_over(&mut self) {
+        let has_read = self.is_past_head || !self.head.is_empty();
+        if !self.is_live || self.place.begin.is_none() || has_read {
+            return;
+        }
+        for number in self.next..self.next.saturating_add(PASSED_MAX) {
+            let Some(segment) = self.media.segment(number).cloned() else { return };
+            let opened = self.piece(&segment.piece, number);
+            if opened.is_ok_and(|mut bytes| matches!(bytes.read(&mut [0]), Ok(1))) {
+                return self.place.passes_to(number);
+            }
+        }
+    }
+
     fn reload(&mut self) -> Result<(), JobFault> {
         let mut input = RemoteInput::open(Arc::clone(&self.line), &self.url, self.trouble.clone())?;
         let text = whole(&mut input)?;
@@ -262,12 +280,15 @@ impl HlsReader {
     fn read_on(&mut self, out: &mut [u8]) -> io::Result<usize> {
         loop {
             if let Some(current) = &mut self.current {
-                let read = current.read(out);
-                match read.map_err(|error| self.broken(error))? {
-                    0 => self.current = None,
-                    len => {
+                match current.read(out) {
+                    Ok(0) => self.current = None,
+                    Ok(len) => {
                         self.place.is_before(self.next);
                         return Ok(len);
+                    }
+                    Err(error) => {
+                        self.pass_over();
+                        return Err(self.broken(error));
                     }
                 }
             }

@@ -323,3 +323,21 @@ fn a_live_playlist_whose_host_fails_is_lost_behind_what_came() {
         assert!(heard.opened.is_some_and(|stream| stream.is_endless));
     }
 }
+
+#[test]
+fn a_segment_that_is_missing_again_is_passed_over_if_a_later_one_is_there() {
+    let _alone = alone();
+    let mut shelf = plain();
+    let text = String::from_utf8(shelf.get("list.m3u8")).expect("text");
+    shelf.put("live.m3u8", text.replace("#EXT-X-ENDLIST", ""));
+    let last = media::Signal::plain(24, 960);
+    for (missing, next) in [(1, Some(2)), (3, None)] {
+        shelf.cut_one = Some((format!("list{missing}.ts"), 0));
+        let (gate, begins_at_ms) = (Default::default(), 10_000);
+        let resume = Some(Resume { last, gate, begins_at_ms, segment: Some(missing) });
+        let job = with(shelf.spec("live.m3u8"), |it| it.resume = resume);
+        let (heard, told, outcome) = followed(job);
+        assert_eq!(LiveEnd::of(&outcome, 500_000), LiveEnd::Lost, "{outcome:?}");
+        assert_eq!((heard.signals.len(), told), (0, next), "{missing}");
+    }
+}
