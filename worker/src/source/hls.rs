@@ -259,6 +259,10 @@ impl HlsReader {
         let opened = self.line.open(url.as_str(), 0).map_err(RemoteSourceError::Asking)?;
         let mut bytes = Vec::new();
         opened.bytes.take(17).read_to_end(&mut bytes).map_err(RemoteSourceError::Reading)?;
+        if bytes.is_empty() && self.is_live {
+            // What cannot be fetched for a live source comes without bytes.
+            return Err(RemoteSourceError::Reading(io::ErrorKind::UnexpectedEof.into()).into());
+        }
         let found: [u8; 16] = bytes
             .as_slice()
             .try_into()

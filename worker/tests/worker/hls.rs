@@ -325,6 +325,19 @@ fn a_live_playlist_whose_host_fails_is_lost_behind_what_came() {
 }
 
 #[test]
+fn a_live_playlist_whose_key_cannot_be_fetched_is_lost() {
+    let _alone = alone();
+    let shelf = plain();
+    let text = String::from_utf8(shelf.get("list.m3u8")).expect("text");
+    let key = "#EXT-X-KEY:METHOD=AES-128,URI=\"gone.key\"\n#EXTINF";
+    let text = text.replace("#EXT-X-ENDLIST", "").replacen("#EXTINF", key, 1);
+    shelf.put("live.m3u8", text);
+    shelf.put("gone.key", "");
+    let (_, _, outcome) = followed(shelf.spec("live.m3u8"));
+    assert_eq!(LiveEnd::of(&outcome, 500_000), LiveEnd::Lost, "{outcome:?}");
+}
+
+#[test]
 fn a_segment_that_is_missing_again_is_passed_over_if_a_later_one_is_there() {
     let _alone = alone();
     let mut shelf = plain();
