@@ -48,6 +48,8 @@ const NO_KEY: &str = "; SIGHTLINE_API_KEY is not set: set it to one of the serve
 const OTHER_KEY: &str = "; SIGHTLINE_API_KEY (or --key) is none of the server's SERVICE_API_KEYS: it \
     is what follows the name and the colon there";
 
+const NO_TENANT: &str = "; --tenant or SIGHTLINE_TENANT_ID names it";
+
 /// A server, and the credentials for it.
 pub struct ApiClient {
     http: Http,
@@ -190,6 +192,9 @@ impl ApiClient {
     /// Adds advice to an error response.
     fn explained(&self, (status, path): (StatusCode, &str), mut error: ApiError) -> CliError {
         match status {
+            StatusCode::UNAUTHORIZED if error.message.contains("x-tenant-id") => {
+                error.message.push_str(NO_TENANT);
+            }
             StatusCode::UNAUTHORIZED if self.target.key.is_none() => error.message.push_str(NO_KEY),
             StatusCode::UNAUTHORIZED => error.message.push_str(OTHER_KEY),
             // A known route's 404 has an error envelope, except for files.

@@ -139,6 +139,7 @@ fn what_the_server_refuses_has_its_exit_code_and_its_reason() {
     };
     let cases = [
         (401, envelope("missing key"), 6, "missing key; SIGHTLINE_API_KEY (or --key) is none of"),
+        (401, envelope("x-tenant-id is required"), 6, "required; --tenant or SIGHTLINE_TENANT_ID"),
         (404, envelope("no such run"), 3, "no such run"),
         (422, envelope("refused"), 5, "source_uri: outside the roots"),
         (404, "nothing here".to_owned(), 3, "older than this command, or no Sightline server"),
