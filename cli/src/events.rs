@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::{
     activity,
     client::{ApiClient, QUICK, ServerArgs, given, run_path},
-    error::CliError,
+    error::{ApiError, CliError},
     output::{StdoutWriter, TextTable, clock, printable},
     wire::{EventRecord, QueryReply},
     words,
@@ -151,7 +151,8 @@ pub fn ask(client: &ApiClient, query: &Value) -> Result<QueryReply, CliError> {
     Ok(reply)
 }
 
-/// Retries while the server is unreachable, for `RECONNECT` at most and only if `patient`.
+/// Retries while the server is unreachable, or the caller asks too often, for `RECONNECT` at most and only if
+/// `patient`.
 pub fn retry_unreachable<T>(
     patient: bool,
     mut ask: impl FnMut() -> Result<T, CliError>,
@@ -159,7 +160,10 @@ pub fn retry_unreachable<T>(
     let give_up = Instant::now() + RECONNECT;
     loop {
         match ask() {
-            Err(CliError::Unreachable { reason, .. }) if patient && Instant::now() < give_up => {
+            Err(
+                CliError::Unreachable { reason, .. }
+                | CliError::Api(ApiError { status: 429, message: reason, .. }),
+            ) if patient && Instant::now() < give_up => {
                 note!("sightline: {}; trying again", printable(&reason));
                 std::thread::sleep(RETRY_EVERY);
             }

@@ -219,10 +219,12 @@ fn record(client: &ApiClient, run: &str) -> Result<Value, CliError> {
 fn end(client: &ApiClient, run: &str, is_refused: bool) -> Result<Value, CliError> {
     let (path, record) = (run_path(run, "")?, record(client, run)?);
     match record["status"].as_str() {
-        Some("pending") => client.delete(&path),
-        Some("processing") if is_refused => client.delete(&path),
+        Some("pending") => events::retry_unreachable(true, || client.delete(&path)),
+        Some("processing") if is_refused => {
+            events::retry_unreachable(true, || client.delete(&path))
+        }
         Some("processing") => {
-            post_nothing(client, run, "/finish")?;
+            events::retry_unreachable(true, || post_nothing(client, run, "/finish"))?;
             client.get(&path, &[])
         }
         _ => Ok(record),
