@@ -23,7 +23,9 @@ pub(super) fn environment(library: Option<&Path>) -> Result<Environment, OnnxErr
     let asked = library.unwrap_or_else(|| Path::new(RUNTIME_LIBRARY));
     let failed = |error: &dyn Display| OnnxError {
         kind: ErrorKind::Unavailable,
-        text: format!("ONNX Runtime cannot be loaded: {error}"),
+        text: format!(
+            "ONNX Runtime cannot be loaded: {error}; SERVICE_ONNXRUNTIME_PATH names its library"
+        ),
     };
     // The loader searches for a bare name; a path is relative to the working directory.
     let path = match asked.parent() {
