@@ -1,13 +1,22 @@
 //! Timeouts that end a worker which is silent for too long, or takes too long in all.
 
-use std::time::{Duration, Instant};
+use std::{
+    mem,
+    time::{Duration, Instant},
+};
 
 use crate::{WorkerError, WorkerLimits};
+
+/// Time between two checks from which on the supervisor itself was stopped, as by Ctrl-Z: it looks many times a
+/// second.
+const PAUSE: Duration = Duration::from_secs(1);
 
 pub(crate) struct Watchdog<'a> {
     limits: &'a WorkerLimits,
     started: Instant,
     heard: Instant,
+    /// Time of the last check, or of the end of a wait for the supervisor.
+    looked: Instant,
     frames_seen: bool,
     /// Time in which the worker waited for the supervisor; extends the limit for the first frame.
     excused: Duration,
@@ -18,8 +27,8 @@ pub(crate) struct Watchdog<'a> {
 impl Watchdog<'_> {
     pub fn new(limits: &WorkerLimits) -> Watchdog<'_> {
         let (started, excused) = (Instant::now(), Duration::ZERO);
-        let (heard, frames_seen, source_ended) = (started, false, None);
-        Watchdog { limits, started, heard, frames_seen, excused, source_ended }
+        let (heard, looked, frames_seen, source_ended) = (started, started, false, None);
+        Watchdog { limits, started, heard, looked, frames_seen, excused, source_ended }
     }
 
     /// Notes an event of the worker, about frames or before them.
@@ -30,6 +39,7 @@ impl Watchdog<'_> {
     /// Excuses the time since `since`, in which the worker waited for the supervisor.
     pub fn resume(&mut self, since: Instant) {
         self.heard = Instant::now();
+        self.looked = self.heard;
         let waited = self.heard - since;
         self.excused += waited;
         if let Some(ended) = &mut self.source_ended {
@@ -42,7 +52,11 @@ impl Watchdog<'_> {
         self.source_ended.get_or_insert_with(Instant::now);
     }
 
-    pub fn check(&self) -> Result<(), WorkerError> {
+    pub fn check(&mut self) -> Result<(), WorkerError> {
+        let before = mem::replace(&mut self.looked, Instant::now());
+        if self.looked - before > PAUSE {
+            self.resume(before);
+        }
         let WorkerLimits { wall, first_frame, stall, .. } = *self.limits;
         let silence = self.heard.elapsed();
         if self.started.elapsed() > wall {
@@ -74,5 +88,17 @@ mod tests {
             watchdog.resume(Instant::now());
         }
         assert!(matches!(watchdog.check(), Err(WorkerError::Stalled(_))));
+    }
+
+    #[test]
+    fn a_pause_of_the_supervisor_is_no_silence_of_the_worker() {
+        let limits = WorkerLimits::default();
+        let mut watchdog = Watchdog::new(&limits);
+        watchdog.heard(true);
+        let before = Instant::now().checked_sub(limits.stall * 2).expect("a machine that is up");
+        (watchdog.heard, watchdog.looked) = (before, before);
+        assert!(watchdog.check().is_ok(), "the supervisor was stopped");
+        watchdog.heard = before;
+        assert!(matches!(watchdog.check(), Err(WorkerError::Stalled(_))), "the worker was");
     }
 }
