@@ -1,9 +1,10 @@
-//! Ctrl-C and SIGTERM: cancels the current work, so that children end first and then the process.
+//! Ctrl-C, SIGTERM and a terminal that goes away: cancels the current work, so that children end first and then
+//! the process.
 
 use std::time::{Duration, Instant};
 
 use signal_hook::{
-    consts::{SIGINT, SIGTERM},
+    consts::{SIGHUP, SIGINT, SIGTERM},
     iterator::Signals,
 };
 use worker::CancelToken;
@@ -16,7 +17,13 @@ const SAME: Duration = Duration::from_millis(500);
 /// Returns a token that the first signal cancels; the second exits the process.
 pub fn token() -> Result<CancelToken, CliError> {
     let failed = |source| CliError::Worker(worker::WorkerError::Spawn(source));
-    let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(failed)?;
+    let mut caught = vec![SIGINT, SIGTERM];
+    // `nohup` has it ignored, so that the command outlives its terminal.
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    if !is_ignored(&status, SIGHUP) {
+        caught.push(SIGHUP);
+    }
+    let mut signals = Signals::new(caught).map_err(failed)?;
     let token = CancelToken::new();
     let cancel = token.clone();
     std::thread::Builder::new()
@@ -35,6 +42,13 @@ pub fn token() -> Result<CancelToken, CliError> {
     Ok(token)
 }
 
+/// Returns true if a process of this status in `/proc` ignores the signal.
+fn is_ignored(status: &str, signal: i32) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    mask >> (signal - 1) & 1 == 1
+}
+
 fn is_another(first: Instant, now: Instant) -> bool {
     now.duration_since(first) > SAME
 }
@@ -42,6 +56,16 @@ fn is_another(first: Instant, now: Instant) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_signal_is_ignored_as_the_status_says() {
+        let status = "Name:\tx\nSigBlk:\t0000000000000001\nSigIgn:\t0000000000001001\n";
+        for (status, signal, expected) in
+            [(status, 1, true), (status, 2, false), (status, 13, true), ("", 1, false)]
+        {
+            assert_eq!(is_ignored(status, signal), expected, "{signal} of {status:?}");
+        }
+    }
 
     #[test]
     fn one_signal_that_comes_twice_at_once_is_one() {
