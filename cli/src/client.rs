@@ -169,7 +169,7 @@ impl ApiClient {
     /// Returns the body of `GET path`.
     pub fn bytes(&self, path: &str) -> Result<Vec<u8>, CliError> {
         let reply = self.exchange(self.request(Method::GET, self.target.url(path)?, LONG))?;
-        reply.bytes().map(|bytes| bytes.to_vec()).map_err(|error| self.target.unreachable(&error))
+        reply.bytes().map(Vec::from).map_err(|error| self.target.unreachable(&error))
     }
 
     fn request(&self, method: Method, url: Url, patience: Duration) -> RequestBuilder {
