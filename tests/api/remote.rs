@@ -254,7 +254,9 @@ fn plain_http_and_a_host_that_nobody_vouches_for_are_read_only_where_that_is_ena
     let setup = Setup::temporary().var("SERVICE_EGRESS_ALLOWED_NETWORKS", "127.0.0.0/8");
     let mut server = setup.start();
     let reply = ingest(&server, &server.create_run(), &host.url("/a.mp4"));
-    assert!(reply.source_message().starts_with("tls: no secure connection to localhost"));
+    let told = reply.source_message();
+    assert!(told.starts_with("tls: no secure connection to localhost"), "{told}");
+    assert!(told.contains("SERVICE_EGRESS_CA_PATH"), "{told}");
     server.kill();
     let setup = setup.var("SERVICE_ALLOW_INSECURE_TLS", "true");
     let setup = setup.var("SERVICE_ALLOW_INSECURE_HTTP", "1");
