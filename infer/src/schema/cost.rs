@@ -77,7 +77,7 @@ fn keywords<'a>(
             if let Some(keyword) = leads_out(fields, place.is_empty()) {
                 return Err(SchemaError(format!(
                     "must not use {keyword} at {}: references are # and a place or an anchor in \
-                     the schema itself",
+                     the schema itself, dialects are draft-07, 2019-09 and 2020-12",
                     at(place)
                 )));
             }
