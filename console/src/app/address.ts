@@ -7,10 +7,12 @@ export type Route =
 
 export type Query = Record<string, string | number | boolean | null | undefined>;
 
+const RUN = /^run-[0-9a-f]{32}$/;
+
 /** Returns the route of `path`, beneath where the page is mounted. */
 export function parse(path: string): Route {
   const [page = '', id, ...more] = path.split('/').filter((part) => part !== '').map(decode);
-  if (more.length > 0) return { page: 'lost' };
+  if (more.length > 0 || ((page === 'runs' || page === 'live') && id !== undefined && !RUN.test(id))) return { page: 'lost' };
   if (page === 'runs' && id !== undefined) return { page: 'run', run: id };
   if (page === 'live') return { page, run: id ?? null };
   if (id !== undefined) return { page: 'lost' };

@@ -15,7 +15,8 @@ test.each([
   ['settings', { page: 'settings' }],
   ['settings/x', { page: 'lost' }],
   ['runs/a/b', { page: 'lost' }],
-  ['runs/%E0%A4%A', { page: 'run', run: '%E0%A4%A' }],
+  ['runs/%E0%A4%A', { page: 'lost' }],
+  ['live/run-0635d70', { page: 'lost' }],
 ])('path %j', (path, route) => {
   expect(parse(path)).toEqual(route);
 });
