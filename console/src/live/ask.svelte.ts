@@ -24,6 +24,12 @@ class Asking {
 
   close(): void { this.about = null; }
 
+  /** Forgets what was asked: it was another key's. */
+  forget(): void {
+    this.close();
+    this.answers = [];
+  }
+
   /** Asks `model`; the answer joins `answers`, the newest first. */
   async put(about: About, model: Model['id'], question: string): Promise<void> {
     const at = this.answers.unshift({ about, model, question, text: null, failed: false, tokens: 0, ms: 0 }) - 1;
