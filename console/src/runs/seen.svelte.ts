@@ -9,7 +9,7 @@ const BUCKETS = 64;
 
 const known = new SvelteMap<string, { count: number; buckets: number[] }>();
 const waiting = new Map<string, Run>();
-let under = 0;
+const underway = new Set<string>();
 
 /** The buckets of `run` in which something was named, once they are known. */
 export function seenIn(run: Run): number[] {
@@ -19,16 +19,16 @@ export function seenIn(run: Run): number[] {
 /** Has them asked for. */
 export function wantSeen(run: Run): void {
   const count = run.summary?.counts.descriptions ?? 0;
-  if (count === 0 || count > WORDS_MAX || !run.summary?.length_ms || known.get(run.run_id)?.count === count) return;
+  if (count === 0 || count > WORDS_MAX || !run.summary?.length_ms || known.get(run.run_id)?.count === count || underway.has(run.run_id)) return;
   waiting.set(run.run_id, run);
   next();
 }
 
 function next(): void {
   const [run] = waiting.values();
-  if (under >= AT_ONCE || !run) return;
+  if (underway.size >= AT_ONCE || !run) return;
   waiting.delete(run.run_id);
-  under += 1;
+  underway.add(run.run_id);
   const length = run.summary?.length_ms ?? 1;
   const count = run.summary?.counts.descriptions ?? 0;
   client.getInteractions(run.run_id, { limit: WORDS_MAX }).then(({ interactions }) => {
@@ -40,7 +40,7 @@ function next(): void {
     }
     known.set(run.run_id, { count, buckets });
   }, () => undefined).finally(() => {
-    under -= 1;
+    underway.delete(run.run_id);
     next();
   });
 }
