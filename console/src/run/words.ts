@@ -22,6 +22,9 @@ export function typeName(type: string): string {
   return key ? t(key) : words.charAt(0).toUpperCase() + words.slice(1);
 }
 
+/** A name within a sentence: a noun of German keeps its capital. */
+export const within = (name: string): string => (document.documentElement.lang === 'de' ? name : name.toLowerCase());
+
 /** A moment on the clock that the page shows. */
 export function momentText(page: Pick<RunPage, 'clock' | 'origin'>, ms: number, digits: number): string {
   return page.clock && page.origin !== null ? clockText(ms + page.origin, digits) : timeText(ms, digits);
