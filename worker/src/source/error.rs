@@ -31,6 +31,11 @@ pub(super) enum RemoteSourceError {
     Playlist(#[from] PlaylistError),
     #[error("too large: a playlist is over {} MiB", .limit_bytes >> 20)]
     PlaylistTooLarge { limit_bytes: u64 },
+    #[error("too large: an initialization section is over {} MiB", .limit_bytes >> 20)]
+    MapTooLarge { limit_bytes: usize },
+    /// A live playlist goes on with pictures of other parameters, which need another decoder.
+    #[error("the playlist goes on with another initialization section (EXT-X-MAP)")]
+    OtherMap,
     #[error("too large: playlists are nested more than {max} deep")]
     TooDeep { max: usize },
     #[error("malformed url: the playlist leads to {address} ({problem})")]
@@ -49,9 +54,10 @@ impl From<RemoteSourceError> for JobFault {
         let message = error.to_string();
         match error {
             RemoteSourceError::Over => JobFault::Over,
-            RemoteSourceError::Reading(_) | RemoteSourceError::Silent | RemoteSourceError::Gone => {
-                JobFault::Source { is_refused: false, message }
-            }
+            RemoteSourceError::Reading(_)
+            | RemoteSourceError::Silent
+            | RemoteSourceError::Gone
+            | RemoteSourceError::OtherMap => JobFault::Source { is_refused: false, message },
             RemoteSourceError::Asking(_) => {
                 JobFault::Other { kind: ErrorKind::Unavailable, message }
             }

@@ -6,7 +6,7 @@
 
 use std::{
     fs::File,
-    io::{self, Read, Seek, SeekFrom},
+    io::{self, Cursor, Read, Seek, SeekFrom},
     sync::Arc,
     thread,
     time::{Duration, Instant},
@@ -35,6 +35,8 @@ const PATIENCE_TARGETS: u32 = 3;
 const PATIENCE_MIN: Duration = Duration::from_secs(10);
 /// Below the watchdog's limit, so that the media so far is a result.
 const PATIENCE_MAX: Duration = Duration::from_secs(45);
+/// Most bytes of a map; they are headers.
+const MAP_BYTES_MAX: usize = 4 << 20;
 /// Most segments behind a missing one that are tried.
 const PASSED_MAX: u64 = 8;
 /// First bytes that are kept, so that detecting the format does not open the source again.
@@ -55,7 +57,9 @@ pub(super) struct HlsReader {
     begin: u64,
     next: u64,
     current: Option<Bytes>,
+    /// The last map, and its bytes.
     map: Option<Arc<ByteRange>>,
+    map_bytes: Vec<u8>,
     key: Option<(Arc<EncryptionKey>, [u8; 16])>,
     /// The first bytes, how many of them were read since the last seek to the start, and true if the stream
     /// was longer.
@@ -125,6 +129,7 @@ impl HlsReader {
             next: begin,
             current: None,
             map: None,
+            map_bytes: Vec::new(),
             key: None,
             head: Vec::new(),
             replayed: 0,
@@ -185,15 +190,33 @@ impl HlsReader {
     /// Opens segment `number`, preceded by its map if that differs from the last one.
     fn segment(&mut self, segment: &MediaSegment, number: u64) -> Result<Bytes, JobFault> {
         let map = match &segment.map {
-            Some(map) if segment.map != self.map => Some(self.piece(map, number)?),
-            _ => None,
+            Some(map) if segment.map != self.map => self.read_map(map, number)?,
+            _ => Vec::new(),
         };
         self.map.clone_from(&segment.map);
         let bytes = self.piece(&segment.piece, number)?;
-        Ok(match map {
-            Some(map) => Box::new(map.chain(bytes)),
-            None => bytes,
-        })
+        Ok(if map.is_empty() { bytes } else { Box::new(Cursor::new(map).chain(bytes)) })
+    }
+
+    /// Reads a map; empty if its bytes are those of the last one. In a live playlist fails if they are others:
+    /// libav takes no notice of a second map, and would decode what follows with the parameters of the first.
+    fn read_map(&mut self, map: &ByteRange, number: u64) -> Result<Vec<u8>, JobFault> {
+        let mut bytes = Vec::new();
+        let map = self.piece(map, number)?;
+        let read = map.take(MAP_BYTES_MAX as u64 + 1).read_to_end(&mut bytes);
+        if read.map_err(RemoteSourceError::Reading)? > MAP_BYTES_MAX {
+            return Err(RemoteSourceError::MapTooLarge { limit_bytes: MAP_BYTES_MAX }.into());
+        }
+        if self.map_bytes == bytes {
+            return Ok(Vec::new());
+        }
+        if self.is_live && !self.map_bytes.is_empty() {
+            // Certain, so that it is told: what came before is delivered anyway.
+            self.trouble.note(RemoteSourceError::OtherMap);
+            return Err(RemoteSourceError::OtherMap.into());
+        }
+        self.map_bytes.clone_from(&bytes);
+        Ok(bytes)
     }
 
     /// Lets the job that follows begin with a later segment, if that at which this one continues a lost playlist
@@ -276,6 +299,7 @@ impl HlsReader {
             return Err(io::ErrorKind::Unsupported.into());
         }
         (self.next, self.current, self.map) = (self.begin, None, None);
+        self.map_bytes.clear();
         self.head.clear();
         self.is_past_head = false;
         Ok(())

@@ -338,6 +338,40 @@ fn a_live_playlist_whose_key_cannot_be_fetched_is_lost() {
 }
 
 #[test]
+fn a_live_playlist_with_another_map_is_read_anew_from_there() {
+    let _alone = alone();
+    let [small, large] = ["", "-vf scale=480:270"].map(|scale| {
+        let folder = tempfile::tempdir().expect("a folder");
+        segmented(folder.path(), &format!("{scale} {H264}"), "-hls_segment_type fmp4")
+    });
+    let shelf = Shelf::new();
+    let mut live = "#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXT-X-PLAYLIST-TYPE:EVENT\n".to_owned();
+    for (name, of, segments) in [("small", &small, 0..2), ("large", &large, 2..4)] {
+        shelf.put(&format!("{name}.mp4"), of.get("init.mp4"));
+        // The same map at another address is no other map.
+        shelf.put(&format!("{name}-again.mp4"), of.get("init.mp4"));
+        for segment in segments {
+            let again = if segment % 2 == 1 { "-again" } else { "" };
+            shelf.put(&format!("{segment}.m4s"), of.get(&format!("list{segment}.m4s")));
+            live += &format!("#EXT-X-MAP:URI=\"{name}{again}.mp4\"\n#EXTINF:1,\n{segment}.m4s\n");
+        }
+    }
+    shelf.put("live.m3u8", live.as_str());
+    shelf.put("list.m3u8", format!("{live}#EXT-X-ENDLIST\n"));
+    let (heard, next, outcome) = followed(shelf.spec("live.m3u8"));
+    assert_eq!(LiveEnd::of(&outcome, 500_000), LiveEnd::Lost, "{outcome:?}");
+    let told = outcome.expect_err("lost").to_string();
+    assert!(told.contains("another initialization section"), "{told}");
+    assert_eq!((heard.signals.len(), next), (50, Some(2)));
+    let (last, gate, begins_at_ms) = (heard.signals[49], Default::default(), 10_000);
+    let resume = Some(Resume { last, gate, begins_at_ms, segment: next });
+    let (heard, _, outcome) = followed(with(shelf.spec("list.m3u8"), |it| it.resume = resume));
+    assert_eq!(LiveEnd::of(&outcome, 500_000), LiveEnd::Over, "{outcome:?}");
+    let extent = heard.opened.expect("opened").extent;
+    assert_eq!((heard.signals.len(), extent.width, extent.height), (50, 480, 270));
+}
+
+#[test]
 fn a_segment_that_is_missing_again_is_passed_over_if_a_later_one_is_there() {
     let _alone = alone();
     let mut shelf = plain();
