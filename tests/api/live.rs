@@ -67,7 +67,9 @@ fn aiortc_publishes_what_is_then_on_the_timeline() {
             let told = ["index_name", "provider", "semantic_error"].map(|name| &described[0][name]);
             assert_eq!(told, [&json!(codec), &Value::Null, &Value::Null], "{codec}: {kind}");
         }
-        let frames = server.payloads(run, "run_completed")[0]["frames"].as_u64().expect("a count");
+        let completed = &server.payloads(run, "run_completed")[0];
+        assert_eq!(completed["stream_id"], "main", "{codec}");
+        let frames = completed["frames"].as_u64().expect("a count");
         assert!((50..=120).contains(&frames), "{codec}: {frames} frames of at least 75");
     }
 }

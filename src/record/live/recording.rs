@@ -64,6 +64,10 @@ impl LiveRecording {
         self.head.index_name.as_ref()
     }
 
+    pub fn stream_id(&self) -> &StreamId {
+        &self.head.decoded.stream_id
+    }
+
     pub fn decoded_by(&mut self, decoder: String) {
         self.head.decoded.decoder = Some(decoder).filter(|decoder| !decoder.is_empty());
     }

@@ -345,9 +345,11 @@ impl SessionTask {
         use SessionEnd as E;
         let (frames, markers) = self.recording.end(self.inbox.shared());
         let index_name = self.recording.index_name().cloned();
+        let stream_id = (frames > 0).then(|| self.recording.stream_id().clone());
         let completed = |request_id| {
             Event::RunCompleted(RunCompleted {
                 request_id,
+                stream_id,
                 frames,
                 markers,
                 index_name,
