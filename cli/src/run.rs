@@ -13,7 +13,7 @@ use crate::{
     activity,
     analyze::rate,
     client::{ApiClient, QUICK, ServerArgs, given, run_path},
-    error::CliError,
+    error::{ApiError, CliError},
     events::{self, Printer},
     interactions, interrupt, markers, models,
     output::{StdoutWriter, clock, printable},
@@ -172,9 +172,22 @@ fn carry_out(
         let analyze = json!({ "model": model });
         // Ctrl-C has ended the source, but the frames so far are analysed.
         let never = CancelToken::new();
-        work::carry_out(client, (run, "analyze"), &analyze, &never, &mut cursor, &mut on_event)?;
+        let analyzed =
+            work::carry_out(client, (run, "analyze"), &analyze, &never, &mut cursor, &mut on_event);
+        match analyzed {
+            Err(CliError::Api(error)) if was_cut && has_no_frames(&error) => {
+                note!("sightline: nothing was decoded before the end");
+                return Err(CliError::Interrupted);
+            }
+            analyzed => drop(analyzed?),
+        }
     }
     Ok(was_cut)
+}
+
+/// Returns true of the refusal to analyse a run without decoded frames.
+fn has_no_frames(error: &ApiError) -> bool {
+    error.status == 422 && error.details.iter().any(|(field, _)| field == "frames")
 }
 
 /// Prints the findings of an event, if any; a failure equal to the last one, `told`, only once.
