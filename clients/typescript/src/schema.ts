@@ -33,8 +33,8 @@ export interface paths {
         };
         /**
          * Follow the events of all runs of the caller, later ones included.
-         * @description As the stream of a run, but events name their run, a deleted run shows only its deletion, and the
-         *     stream does not end.
+         * @description Differs from the stream of a run: events name their run, of a deleted run only its deletion is sent, and
+         *     the stream does not end.
          */
         get: operations["followEvents"];
         put?: never;
@@ -683,7 +683,7 @@ export interface paths {
         put?: never;
         /**
          * Create a ticket that opens source, clips and stills of a run for ten minutes, as `?ticket=`.
-         * @description The ticket replaces the key. It ends with the run, and with the server's process.
+         * @description The ticket replaces the key. It also ends when the run is deleted or the server stops.
          */
         post: operations["createMediaTicket"];
         delete?: never;
@@ -969,7 +969,7 @@ export interface paths {
         head?: never;
         /**
          * Change the prompt for a session's pictures.
-         * @description Holds for every worker of the session from its next question on.
+         * @description Applies to the pictures and clips that the session's models are asked about next.
          */
         patch: operations["whipUpdatePrompt"];
         trace?: never;
@@ -1129,13 +1129,13 @@ export interface components {
         AnalysisFilter: string;
         /** @description The result of an analysis pass. */
         AnalysisGeneratedPayload: {
-            /** @description True where movement outside of them did not count. */
+            /** @description True if motion outside of them is ignored. */
             activity_zones_only?: boolean;
-            /** @description Id that its markers carry too; absent where that was before analyses had names. */
+            /** @description Id that its markers have too; absent in events of older servers. */
             analysis_id?: components["schemas"]["AnalysisId"];
             /** Format: int64 */
             frames: number;
-            /** @description Thresholds that it used; absent likewise. */
+            /** @description Thresholds of the analysis; absent in events of older servers. */
             gate?: components["schemas"]["GateThresholds"];
             /** Format: int64 */
             markers: number;
@@ -1145,12 +1145,18 @@ export interface components {
             /** Format: double */
             sample_fps: number | null;
             sampling_policy: components["schemas"]["Sampling"];
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description Length of a metadata segment, milliseconds.
+             */
             segment_ms: number;
             stream_id: components["schemas"]["Label"];
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description Number of frames in a metadata window.
+             */
             window_size: number;
-            /** @description Zones in place of those of the recording; absent where it used these. */
+            /** @description Zones in place of those of the recording; absent if it used those. */
             zones?: components["schemas"]["WatchedZone"][];
         };
         /** @description Id of an analysis of a stream. */
@@ -1288,14 +1294,23 @@ export interface components {
             index_name: components["schemas"]["Label"] | null;
             /** Format: int64 */
             inference_latency_ms: number;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description Lag of the answer behind the media, milliseconds.
+             */
             lag_ms: number;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description Processing time of the chunk, milliseconds.
+             */
             process_ms: number;
             /** Format: int64 */
             prompt_tokens: number;
             request_id: components["schemas"]["RequestId"];
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description Media time from the first frame of the chunk to the last, milliseconds.
+             */
             source_span_ms: number;
             stream_id: components["schemas"]["Label"];
             /** Format: int64 */
@@ -1307,7 +1322,7 @@ export interface components {
         ChunkInferredPayload: {
             /**
              * Format: int32
-             * @description Requests that backends were sent for it.
+             * @description Number of requests sent to backends for it.
              */
             attempts?: number;
             /** Format: int64 */
@@ -1323,29 +1338,36 @@ export interface components {
             end_pts_ms?: number;
             event_type: string;
             index_name?: components["schemas"]["Label"];
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description Time from the request to the answer, milliseconds.
+             */
             inference_latency_ms: number;
-            /** @description The model that answered, or was to; absent likewise. */
+            /** @description Model that answered, or was to answer; absent if no backend was asked. */
             model?: string;
             object_label: string | null;
-            /** @description The object in it, where the reasoning gave an `output_schema`. */
+            /** @description The object in `raw_output`, if the request had an `output_schema`. */
             output?: components["schemas"]["AnyObject"];
             /** Format: int64 */
             prompt_tokens: number;
             /** @description Name and version of the prompt. */
             prompt_version?: string;
-            /** @description The backend that answered, or failed last; null when none was asked. */
+            /** @description Backend that answered, or failed last; null if none was asked. */
             provider: string | null;
+            /** @description True if a backend other than the first answered. */
             provider_fallback_used: boolean;
+            /** @description Text of the model's answer. */
             raw_output: string;
             request_id: components["schemas"]["RequestId"];
             /**
              * Format: int64
-             * @description The event whose description this repeats; there where the chunk shows nothing new and no
-             *     backend was asked.
+             * @description Event whose description this repeats, if the chunk shows nothing new, so that no backend was
+             *     asked.
              */
             reused_from_seq?: number;
+            /** @description Reason why there is no answer, or none of a second pass. */
             semantic_error: string | null;
+            /** @description True if no backend answered. */
             semantic_fallback_used: boolean;
             /**
              * Format: int64
@@ -1353,14 +1375,15 @@ export interface components {
              */
             start_pts_ms?: number;
             stream_id: components["schemas"]["Label"];
+            /** @description Summary of one line. */
             summary: string;
             /** Format: int64 */
             thinking_tokens: number;
-            /** @description Pass that answered, or failed; absent when no backend was asked. */
+            /** @description Pass that answered, or failed; absent if no backend was asked. */
             tier?: components["schemas"]["InferencePass"];
             /** Format: int64 */
             total_tokens: number;
-            /** @description The description was cut to fit. */
+            /** @description True if the description was truncated. */
             truncated?: boolean;
         };
         /** @description Progress of a reason job over the chunks of its source. */
@@ -1540,7 +1563,7 @@ export interface components {
             pts_ms: number;
             /**
              * Format: int64
-             * @description Position in the server's one order; a cursor
+             * @description Position in the log of the server; a cursor
              */
             seq: number;
         } | {
@@ -1554,7 +1577,7 @@ export interface components {
             pts_ms: number;
             /**
              * Format: int64
-             * @description Position in the server's one order; a cursor
+             * @description Position in the log of the server; a cursor
              */
             seq: number;
         } | {
@@ -1568,7 +1591,7 @@ export interface components {
             pts_ms: number;
             /**
              * Format: int64
-             * @description Position in the server's one order; a cursor
+             * @description Position in the log of the server; a cursor
              */
             seq: number;
         } | {
@@ -1582,7 +1605,7 @@ export interface components {
             pts_ms: number;
             /**
              * Format: int64
-             * @description Position in the server's one order; a cursor
+             * @description Position in the log of the server; a cursor
              */
             seq: number;
         } | {
@@ -1596,7 +1619,7 @@ export interface components {
             pts_ms: number;
             /**
              * Format: int64
-             * @description Position in the server's one order; a cursor
+             * @description Position in the log of the server; a cursor
              */
             seq: number;
         } | {
@@ -1610,7 +1633,7 @@ export interface components {
             pts_ms: number;
             /**
              * Format: int64
-             * @description Position in the server's one order; a cursor
+             * @description Position in the log of the server; a cursor
              */
             seq: number;
         } | {
@@ -1624,7 +1647,7 @@ export interface components {
             pts_ms: number;
             /**
              * Format: int64
-             * @description Position in the server's one order; a cursor
+             * @description Position in the log of the server; a cursor
              */
             seq: number;
         } | {
@@ -1638,7 +1661,7 @@ export interface components {
             pts_ms: number;
             /**
              * Format: int64
-             * @description Position in the server's one order; a cursor
+             * @description Position in the log of the server; a cursor
              */
             seq: number;
         } | {
@@ -1652,7 +1675,7 @@ export interface components {
             pts_ms: number;
             /**
              * Format: int64
-             * @description Position in the server's one order; a cursor
+             * @description Position in the log of the server; a cursor
              */
             seq: number;
         } | {
@@ -1666,7 +1689,7 @@ export interface components {
             pts_ms: number;
             /**
              * Format: int64
-             * @description Position in the server's one order; a cursor
+             * @description Position in the log of the server; a cursor
              */
             seq: number;
         } | {
@@ -1680,7 +1703,7 @@ export interface components {
             pts_ms: number;
             /**
              * Format: int64
-             * @description Position in the server's one order; a cursor
+             * @description Position in the log of the server; a cursor
              */
             seq: number;
         } | {
@@ -1694,7 +1717,7 @@ export interface components {
             pts_ms: number;
             /**
              * Format: int64
-             * @description Position in the server's one order; a cursor
+             * @description Position in the log of the server; a cursor
              */
             seq: number;
         } | {
@@ -1708,7 +1731,7 @@ export interface components {
             pts_ms: number;
             /**
              * Format: int64
-             * @description Position in the server's one order; a cursor
+             * @description Position in the log of the server; a cursor
              */
             seq: number;
         } | {
@@ -1722,7 +1745,7 @@ export interface components {
             pts_ms: number;
             /**
              * Format: int64
-             * @description Position in the server's one order; a cursor
+             * @description Position in the log of the server; a cursor
              */
             seq: number;
         } | {
@@ -1736,7 +1759,7 @@ export interface components {
             pts_ms: number;
             /**
              * Format: int64
-             * @description Position in the server's one order; a cursor
+             * @description Position in the log of the server; a cursor
              */
             seq: number;
         } | {
@@ -1750,7 +1773,7 @@ export interface components {
             pts_ms: number;
             /**
              * Format: int64
-             * @description Position in the server's one order; a cursor
+             * @description Position in the log of the server; a cursor
              */
             seq: number;
         } | {
@@ -1764,7 +1787,7 @@ export interface components {
             pts_ms: number;
             /**
              * Format: int64
-             * @description Position in the server's one order; a cursor
+             * @description Position in the log of the server; a cursor
              */
             seq: number;
         } | {
@@ -1778,7 +1801,7 @@ export interface components {
             pts_ms: number;
             /**
              * Format: int64
-             * @description Position in the server's one order; a cursor
+             * @description Position in the log of the server; a cursor
              */
             seq: number;
         } | {
@@ -1792,7 +1815,7 @@ export interface components {
             pts_ms: number;
             /**
              * Format: int64
-             * @description Position in the server's one order; a cursor
+             * @description Position in the log of the server; a cursor
              */
             seq: number;
         } | {
@@ -1806,7 +1829,7 @@ export interface components {
             pts_ms: number;
             /**
              * Format: int64
-             * @description Position in the server's one order; a cursor
+             * @description Position in the log of the server; a cursor
              */
             seq: number;
         } | {
@@ -1820,7 +1843,7 @@ export interface components {
             pts_ms: number;
             /**
              * Format: int64
-             * @description Position in the server's one order; a cursor
+             * @description Position in the log of the server; a cursor
              */
             seq: number;
         } | {
@@ -1834,7 +1857,7 @@ export interface components {
             pts_ms: number;
             /**
              * Format: int64
-             * @description Position in the server's one order; a cursor
+             * @description Position in the log of the server; a cursor
              */
             seq: number;
         } | {
@@ -1848,7 +1871,7 @@ export interface components {
             pts_ms: number;
             /**
              * Format: int64
-             * @description Position in the server's one order; a cursor
+             * @description Position in the log of the server; a cursor
              */
             seq: number;
         } | {
@@ -1862,7 +1885,7 @@ export interface components {
             pts_ms: number;
             /**
              * Format: int64
-             * @description Position in the server's one order; a cursor
+             * @description Position in the log of the server; a cursor
              */
             seq: number;
         } | {
@@ -1876,7 +1899,7 @@ export interface components {
             pts_ms: number;
             /**
              * Format: int64
-             * @description Position in the server's one order; a cursor
+             * @description Position in the log of the server; a cursor
              */
             seq: number;
         } | {
@@ -1890,7 +1913,7 @@ export interface components {
             pts_ms: number;
             /**
              * Format: int64
-             * @description Position in the server's one order; a cursor
+             * @description Position in the log of the server; a cursor
              */
             seq: number;
         } | {
@@ -1904,7 +1927,7 @@ export interface components {
             pts_ms: number;
             /**
              * Format: int64
-             * @description Position in the server's one order; a cursor
+             * @description Position in the log of the server; a cursor
              */
             seq: number;
         } | {
@@ -1918,7 +1941,7 @@ export interface components {
             pts_ms: number;
             /**
              * Format: int64
-             * @description Position in the server's one order; a cursor
+             * @description Position in the log of the server; a cursor
              */
             seq: number;
         };
@@ -1993,11 +2016,12 @@ export interface components {
         FindingPayload: {
             /**
              * Format: int32
-             * @description Requests that backends were sent.
+             * @description Number of requests sent to backends.
              */
             attempts?: number;
             /** Format: int64 */
             completion_tokens?: number;
+            /** @description Confidence of the model or of the gate; 0 if a model gave none. */
             confidence: components["schemas"]["Fraction"];
             description: string;
             /**
@@ -2008,17 +2032,17 @@ export interface components {
             event_type?: string;
             /**
              * Format: int64
-             * @description Number of the frame; of a clip that of the first.
+             * @description Number of the frame; of a clip, that of its first frame.
              */
             frame_index: number;
             index_name?: components["schemas"]["Label"];
             /** Format: int64 */
             inference_latency_ms?: number;
-            /** @description The model that answered, or was to. */
+            /** @description Model that answered, or was to answer. */
             model?: string;
             object_label?: string;
             prompt_version?: string;
-            /** @description The backend that answered, or failed last. */
+            /** @description Backend that answered, or failed last. */
             provider?: string;
             /**
              * Format: int64
@@ -2027,19 +2051,20 @@ export interface components {
             pts_ms: number;
             /**
              * Format: int64
-             * @description The event whose description this repeats.
+             * @description Event whose description this repeats.
              */
             reused_from_seq?: number;
-            /** @description Reason that there is no answer, or none of a second pass. */
+            /** @description Reason why there is no answer, or none of a second pass. */
             semantic_error?: string;
             session_id?: components["schemas"]["SessionId"];
+            /** @description Summary of one line. */
             summary?: string;
             /**
              * Format: int64
-             * @description Tokens that the description took; absent where it was reused.
+             * @description Tokens of the description; absent if it was reused.
              */
             total_tokens?: number;
-            /** @description The description was cut to fit. */
+            /** @description True if the description was truncated. */
             truncated?: boolean;
         };
         /**
@@ -2267,26 +2292,36 @@ export interface components {
         };
         /** @description A decode pass finished. */
         FramesDecodedPayload: {
-            /** @description True where movement outside of the zones did not count. */
+            /** @description True if motion outside of the zones is ignored. */
             activity_zones_only?: boolean;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description Number of analysed frames.
+             */
             decoded_frames: number;
-            /** @description The decoder really used, such as `software:h264`; several joined by `+`. */
+            /** @description Decoder that was used, such as `software:h264`; several are joined by `+`. */
             decoder?: string;
-            /** @description Reason that the backend asked first did not decode all of it. */
+            /** @description Reason why the preferred backend did not decode all of it. */
             decoder_fallback?: string;
-            /** @description Thresholds that it was recorded with; in events of older servers only where its caller chose them. */
+            /** @description Thresholds of the recording; in events of older servers only if the caller chose them. */
             gate?: components["schemas"]["GateThresholds"];
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description Height of the first picture, pixels.
+             */
             height: number;
+            /** @description Layout of the decoded samples, such as `yuv420p`. */
             pixel_format: string;
-            /** @description Reason that it is truncated. */
+            /** @description Reason why it is truncated. */
             reason?: string;
             request_id: components["schemas"]["RequestId"];
-            /** Format: double */
+            /**
+             * Format: double
+             * @description Analysed frames per second.
+             */
             sample_fps: number | null;
             sampling_policy: components["schemas"]["Sampling"];
-            /** @description One object a frame. */
+            /** @description One object per frame. */
             signals: components["schemas"]["SignalSample"][];
             /** Format: double */
             source_fps: number | null;
@@ -2296,13 +2331,16 @@ export interface components {
             truncated?: boolean;
             /**
              * Format: int64
-             * @description Epoch milliseconds of its first picture: from the container or, where the source is live, the sender's
-             *     reports, else its arrival; null where that is unknown, absent in events of older servers.
+             * @description Epoch milliseconds of its first picture: from the container or, if the source is live, the sender's
+             *     reports, else its arrival; null if unknown, absent in events of older servers.
              */
             wall_start_ms?: number | null;
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description Width of the first picture, pixels.
+             */
             width: number;
-            /** @description Zones that were watched; absent where there are none. Older servers wrote their names alone. */
+            /** @description Watched zones; absent if there are none. Older servers wrote only their names. */
             zones?: components["schemas"]["WatchedZone"][];
         };
         /** @description Decision of a gate about a frame. */
@@ -2474,13 +2512,20 @@ export interface components {
         InferenceCompletedPayload: {
             /**
              * Format: int32
-             * @description Requests that backends were sent.
+             * @description Number of requests sent to backends.
              */
             attempts?: number;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description Tokens of the answer without hidden reasoning.
+             */
             completion_tokens?: number;
+            /** @description True if a backend other than the first answered. */
             fallback_used: boolean;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description Time from the first request to the answer, milliseconds.
+             */
             inference_latency_ms?: number;
             model: string;
             /** Format: int64 */
@@ -2503,7 +2548,7 @@ export interface components {
             tier?: components["schemas"]["InferencePass"];
             /**
              * Format: int64
-             * @description All of them, failed attempts included.
+             * @description All tokens, those of failed attempts included.
              */
             total_tokens?: number;
         };
@@ -2586,7 +2631,10 @@ export interface components {
              * @description Media time of the chunk's last frame; null for events of an older server.
              */
             end_pts_ms: number | null;
-            /** @description Event type; null if the model named none. */
+            /**
+             * @description Event type of the model or, for a chunk whose model named none, of the gate; null for a live description
+             *     whose model named none.
+             */
             event_type: string | null;
             index_name: components["schemas"]["Label"] | null;
             object_label: string | null;
@@ -2748,6 +2796,7 @@ export interface components {
         };
         /** @description The still of a selected frame was stored. */
         KeyframeStoredPayload: {
+            /** @description Description; empty if there is none. */
             description: string;
             event_type: string;
             /** Format: int64 */
@@ -2755,11 +2804,14 @@ export interface components {
             /** Format: int64 */
             image_bytes: number;
             image_media_type: components["schemas"]["Jpeg"];
+            /** @description Path of the image. */
             image_ref: string;
             image_sha256: components["schemas"]["Sha256"];
             /** Format: int64 */
             pts_ms: number;
+            /** @description Reason of the gate; absent in events of older servers. */
             reason?: components["schemas"]["GateReason"];
+            /** @description True if the description was truncated. */
             truncated?: boolean;
         };
         /** @description 1 to 128 bytes without control characters. */
@@ -3035,7 +3087,7 @@ export interface components {
             run_id: components["schemas"]["RunId"];
             /**
              * Format: int64
-             * @description Position in the server's one order; a cursor
+             * @description Position in the log of the server; a cursor
              */
             seq: number;
         } | {
@@ -3050,7 +3102,7 @@ export interface components {
             run_id: components["schemas"]["RunId"];
             /**
              * Format: int64
-             * @description Position in the server's one order; a cursor
+             * @description Position in the log of the server; a cursor
              */
             seq: number;
         } | {
@@ -3065,7 +3117,7 @@ export interface components {
             run_id: components["schemas"]["RunId"];
             /**
              * Format: int64
-             * @description Position in the server's one order; a cursor
+             * @description Position in the log of the server; a cursor
              */
             seq: number;
         } | {
@@ -3080,7 +3132,7 @@ export interface components {
             run_id: components["schemas"]["RunId"];
             /**
              * Format: int64
-             * @description Position in the server's one order; a cursor
+             * @description Position in the log of the server; a cursor
              */
             seq: number;
         } | {
@@ -3095,7 +3147,7 @@ export interface components {
             run_id: components["schemas"]["RunId"];
             /**
              * Format: int64
-             * @description Position in the server's one order; a cursor
+             * @description Position in the log of the server; a cursor
              */
             seq: number;
         } | {
@@ -3110,7 +3162,7 @@ export interface components {
             run_id: components["schemas"]["RunId"];
             /**
              * Format: int64
-             * @description Position in the server's one order; a cursor
+             * @description Position in the log of the server; a cursor
              */
             seq: number;
         } | {
@@ -3125,7 +3177,7 @@ export interface components {
             run_id: components["schemas"]["RunId"];
             /**
              * Format: int64
-             * @description Position in the server's one order; a cursor
+             * @description Position in the log of the server; a cursor
              */
             seq: number;
         } | {
@@ -3140,7 +3192,7 @@ export interface components {
             run_id: components["schemas"]["RunId"];
             /**
              * Format: int64
-             * @description Position in the server's one order; a cursor
+             * @description Position in the log of the server; a cursor
              */
             seq: number;
         } | {
@@ -3155,7 +3207,7 @@ export interface components {
             run_id: components["schemas"]["RunId"];
             /**
              * Format: int64
-             * @description Position in the server's one order; a cursor
+             * @description Position in the log of the server; a cursor
              */
             seq: number;
         } | {
@@ -3170,7 +3222,7 @@ export interface components {
             run_id: components["schemas"]["RunId"];
             /**
              * Format: int64
-             * @description Position in the server's one order; a cursor
+             * @description Position in the log of the server; a cursor
              */
             seq: number;
         } | {
@@ -3185,7 +3237,7 @@ export interface components {
             run_id: components["schemas"]["RunId"];
             /**
              * Format: int64
-             * @description Position in the server's one order; a cursor
+             * @description Position in the log of the server; a cursor
              */
             seq: number;
         } | {
@@ -3200,7 +3252,7 @@ export interface components {
             run_id: components["schemas"]["RunId"];
             /**
              * Format: int64
-             * @description Position in the server's one order; a cursor
+             * @description Position in the log of the server; a cursor
              */
             seq: number;
         } | {
@@ -3215,7 +3267,7 @@ export interface components {
             run_id: components["schemas"]["RunId"];
             /**
              * Format: int64
-             * @description Position in the server's one order; a cursor
+             * @description Position in the log of the server; a cursor
              */
             seq: number;
         } | {
@@ -3230,7 +3282,7 @@ export interface components {
             run_id: components["schemas"]["RunId"];
             /**
              * Format: int64
-             * @description Position in the server's one order; a cursor
+             * @description Position in the log of the server; a cursor
              */
             seq: number;
         } | {
@@ -3245,7 +3297,7 @@ export interface components {
             run_id: components["schemas"]["RunId"];
             /**
              * Format: int64
-             * @description Position in the server's one order; a cursor
+             * @description Position in the log of the server; a cursor
              */
             seq: number;
         } | {
@@ -3260,7 +3312,7 @@ export interface components {
             run_id: components["schemas"]["RunId"];
             /**
              * Format: int64
-             * @description Position in the server's one order; a cursor
+             * @description Position in the log of the server; a cursor
              */
             seq: number;
         } | {
@@ -3275,7 +3327,7 @@ export interface components {
             run_id: components["schemas"]["RunId"];
             /**
              * Format: int64
-             * @description Position in the server's one order; a cursor
+             * @description Position in the log of the server; a cursor
              */
             seq: number;
         } | {
@@ -3290,7 +3342,7 @@ export interface components {
             run_id: components["schemas"]["RunId"];
             /**
              * Format: int64
-             * @description Position in the server's one order; a cursor
+             * @description Position in the log of the server; a cursor
              */
             seq: number;
         } | {
@@ -3305,7 +3357,7 @@ export interface components {
             run_id: components["schemas"]["RunId"];
             /**
              * Format: int64
-             * @description Position in the server's one order; a cursor
+             * @description Position in the log of the server; a cursor
              */
             seq: number;
         } | {
@@ -3320,7 +3372,7 @@ export interface components {
             run_id: components["schemas"]["RunId"];
             /**
              * Format: int64
-             * @description Position in the server's one order; a cursor
+             * @description Position in the log of the server; a cursor
              */
             seq: number;
         } | {
@@ -3335,7 +3387,7 @@ export interface components {
             run_id: components["schemas"]["RunId"];
             /**
              * Format: int64
-             * @description Position in the server's one order; a cursor
+             * @description Position in the log of the server; a cursor
              */
             seq: number;
         } | {
@@ -3350,7 +3402,7 @@ export interface components {
             run_id: components["schemas"]["RunId"];
             /**
              * Format: int64
-             * @description Position in the server's one order; a cursor
+             * @description Position in the log of the server; a cursor
              */
             seq: number;
         } | {
@@ -3365,7 +3417,7 @@ export interface components {
             run_id: components["schemas"]["RunId"];
             /**
              * Format: int64
-             * @description Position in the server's one order; a cursor
+             * @description Position in the log of the server; a cursor
              */
             seq: number;
         } | {
@@ -3380,7 +3432,7 @@ export interface components {
             run_id: components["schemas"]["RunId"];
             /**
              * Format: int64
-             * @description Position in the server's one order; a cursor
+             * @description Position in the log of the server; a cursor
              */
             seq: number;
         } | {
@@ -3395,7 +3447,7 @@ export interface components {
             run_id: components["schemas"]["RunId"];
             /**
              * Format: int64
-             * @description Position in the server's one order; a cursor
+             * @description Position in the log of the server; a cursor
              */
             seq: number;
         } | {
@@ -3410,7 +3462,7 @@ export interface components {
             run_id: components["schemas"]["RunId"];
             /**
              * Format: int64
-             * @description Position in the server's one order; a cursor
+             * @description Position in the log of the server; a cursor
              */
             seq: number;
         } | {
@@ -3425,7 +3477,7 @@ export interface components {
             run_id: components["schemas"]["RunId"];
             /**
              * Format: int64
-             * @description Position in the server's one order; a cursor
+             * @description Position in the log of the server; a cursor
              */
             seq: number;
         } | {
@@ -3440,13 +3492,13 @@ export interface components {
             run_id: components["schemas"]["RunId"];
             /**
              * Format: int64
-             * @description Position in the server's one order; a cursor
+             * @description Position in the log of the server; a cursor
              */
             seq: number;
         };
         /** @description Events to find. */
         QueryRequest: {
-            /** @description First event that may be in the answer; 0 when missing. */
+            /** @description Lowest `seq` in the answer; 0 when missing. */
             from_seq?: number | null;
             kind?: components["schemas"]["EventKind"] | null;
             /** @description Maximum number of events; 1000 when missing. */
@@ -3667,7 +3719,7 @@ export interface components {
         };
         /** @description Id of a request, as in the header `x-request-id`. */
         RequestId: string;
-        /** @description An action was asked for. */
+        /** @description An action was requested. */
         RequestedPayload: {
             request_id: components["schemas"]["RequestId"];
         };
@@ -3727,7 +3779,7 @@ export interface components {
             index_name: components["schemas"]["Label"] | null;
             /** Format: int64 */
             markers: number;
-            /** @description Reason for which the service ended it itself: `idle`; absent otherwise. */
+            /** @description Reason why the server ended the run itself: `idle`; absent otherwise. */
             reason?: string;
             request_id: components["schemas"]["RequestId"] | null;
             semantic: components["schemas"]["SemanticResult"] | null;
@@ -3770,6 +3822,7 @@ export interface components {
             /** @description Name of the owner's key, never the key. */
             principal_key: string;
             request_id: components["schemas"]["RequestId"];
+            /** @description Tenant of the run: metadata, not an authorization boundary. */
             tenant_id: string | null;
         };
         /** @description A deleted run. */
@@ -3975,7 +4028,7 @@ export interface components {
              * @description Number of damaged events that the search leaves out, each of which may be a hit; absent if there are none.
              */
             damaged_events?: number;
-            /** @description First hits, by `seq`. */
+            /** @description First hits in the order of `seq`, oldest first. */
             hits: components["schemas"]["SearchHit"][];
             /** @description Id of the request. */
             request_id: components["schemas"]["RequestId"];
@@ -4137,21 +4190,21 @@ export interface components {
             /** @description Reason why the backend is not used. */
             reason: string;
         };
-        /** @description A live source that was lost is there again. */
+        /** @description A live source that was lost is connected again. */
         SourceReconnectedPayload: {
             /**
              * Format: int32
-             * @description Connections that were tried.
+             * @description Number of connection attempts.
              */
             attempts: number;
             /**
              * Format: int64
-             * @description Number of the first frame behind the gap.
+             * @description Number of the first frame after the gap.
              */
             frame_index: number;
             /**
              * Format: int64
-             * @description Time without a frame, by the clock.
+             * @description Wall-clock time without a frame, milliseconds.
              */
             gap_ms: number;
             /**
@@ -4159,7 +4212,7 @@ export interface components {
              * @description Media time of that frame.
              */
             pts_ms: number;
-            /** @description Reason that the source was lost. */
+            /** @description Reason why the source was lost. */
             reason: string;
             request_id: components["schemas"]["RequestId"];
             stream_id: components["schemas"]["Label"];
@@ -4191,7 +4244,7 @@ export interface components {
          * @description Wall-clock time in UTC.
          */
         Timestamp: string;
-        /** @description Nine tenths of the owner's tokens of the day are spent or set aside for requests under way. */
+        /** @description Nine tenths of the owner's tokens of the day are spent, or reserved for requests in progress. */
         TokenBudgetLowPayload: {
             /** @description The day (UTC), such as `2026-01-31`. */
             day: string;
@@ -4199,6 +4252,7 @@ export interface components {
             limit_tokens: number;
             /** @description Name of the owner's key, never the key. */
             principal_key: string;
+            /** @description Request that spent the tokens or was refused. */
             request_id: components["schemas"]["RequestId"];
             /** Format: int64 */
             used_tokens: number;
@@ -4881,7 +4935,7 @@ export interface operations {
                     "*/*": components["schemas"]["Bytes"];
                 };
             };
-            /** @description The caller has it */
+            /** @description Not modified: the caller has this version */
             304: {
                 headers: {
                     /** @description Id of the request */
@@ -5154,7 +5208,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description It does */
+            /** @description The server answers */
             200: {
                 headers: {
                     /** @description Id of the request */
@@ -5237,7 +5291,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description What became of each */
+            /** @description The result of each request */
             200: {
                 headers: {
                     /** @description Id of the request */
@@ -5426,7 +5480,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description It can */
+            /** @description Ready */
             200: {
                 headers: {
                     /** @description Id of the request */
@@ -5442,7 +5496,7 @@ export interface operations {
             422: components["responses"]["Invalid"];
             429: components["responses"]["RateLimited"];
             500: components["responses"]["Internal"];
-            /** @description It cannot, and why */
+            /** @description Not ready, for these `reasons` */
             503: {
                 headers: {
                     /** @description Seconds after which to ask again */
@@ -5816,7 +5870,7 @@ export interface operations {
     getEvents: {
         parameters: {
             query?: {
-                /** @description First event that may be in the answer; `cursor` takes precedence. */
+                /** @description Lowest `seq` in the answer; `cursor` takes precedence. */
                 from_seq?: number;
                 /** @description Only events of this kind. */
                 kind?: components["schemas"]["EventKind"];
@@ -5898,7 +5952,7 @@ export interface operations {
                     "text/event-stream": string;
                 };
             };
-            /** @description The run has ended, and the caller knows of everything */
+            /** @description The run has ended, and the caller has all its events */
             204: {
                 headers: {
                     /** @description Id of the request */
@@ -5935,7 +5989,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Kept */
+            /** @description Stored */
             200: {
                 headers: {
                     /** @description Id of the request */
@@ -6176,7 +6230,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What they said */
+            /** @description The answers */
             200: {
                 headers: {
                     /** @description The next page, `rel="next"`; absent on the last */
@@ -6433,7 +6487,7 @@ export interface operations {
                     "image/jpeg": components["schemas"]["Bytes"];
                 };
             };
-            /** @description The caller has it */
+            /** @description Not modified: the caller has this version */
             304: {
                 headers: {
                     /** @description Id of the request */
@@ -6718,7 +6772,7 @@ export interface operations {
                     "*/*": components["schemas"]["Bytes"];
                 };
             };
-            /** @description The caller has it */
+            /** @description Not modified: the caller has this version */
             304: {
                 headers: {
                     /** @description Id of the request */
@@ -6975,7 +7029,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description They are sent again */
+            /** @description The redelivery has begun */
             200: {
                 headers: {
                     /** @description Id of the request */
@@ -7118,7 +7172,7 @@ export interface operations {
                     "text/plain": string;
                 };
             };
-            /** @description As many runs of the caller are active as may be */
+            /** @description The caller has the maximum number of active runs */
             409: {
                 headers: {
                     /** @description Id of the request */
@@ -7151,7 +7205,7 @@ export interface operations {
                     "text/plain": string;
                 };
             };
-            /** @description No video codec that is served */
+            /** @description The offer has no video codec that the server decodes */
             422: {
                 headers: {
                     /** @description Id of the request */
@@ -7515,7 +7569,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description It holds */
+            /** @description The prompt in use */
             200: {
                 headers: {
                     /** @description Id of the request */
@@ -7616,17 +7670,6 @@ export interface operations {
             };
             /** @description A failure of the server; what is known of it is in its log */
             500: {
-                headers: {
-                    /** @description Id of the request */
-                    "x-request-id"?: components["schemas"]["RequestId"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "text/plain": string;
-                };
-            };
-            /** @description It cannot be taken now */
-            503: {
                 headers: {
                     /** @description Id of the request */
                     "x-request-id"?: components["schemas"]["RequestId"];
@@ -7840,7 +7883,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description They are sent again */
+            /** @description The redelivery has begun */
             200: {
                 headers: {
                     /** @description Id of the request */
