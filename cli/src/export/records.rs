@@ -4,7 +4,7 @@ use serde::{Deserialize, de::IgnoredAny};
 use serde_json::Value;
 use tables::{Cell, Table, TableError, sides};
 
-use crate::{activity::EpisodeRecord, wire::MarkerRecord};
+use crate::{activity::EpisodeRecord, analysis::STREAM, wire::MarkerRecord};
 
 pub fn push_episode(table: &mut Table, run: &str, found: &EpisodeRecord) -> Result<(), TableError> {
     let region = found.region.as_ref();
@@ -60,9 +60,14 @@ pub struct EventRow {
 }
 
 impl EventRow {
-    /// Returns the stream, if this is the event of its frames.
+    /// Returns the stream, if this is the event of its frames, or of the beginning of their recording.
     pub fn stream(&self) -> Option<&str> {
-        self.payload.kept["stream_id"].as_str().filter(|_| self.kind == "frames_decoded")
+        let payload = &self.payload.kept;
+        match self.kind.as_str() {
+            "frames_decoded" => payload["stream_id"].as_str(),
+            "ingest_started" => payload["ingest"]["stream_id"].as_str().or(Some(STREAM)),
+            _ => None,
+        }
     }
 
     pub fn push(&self, table: &mut Table, run: &str) -> Result<(), TableError> {
@@ -85,4 +90,26 @@ struct Payload {
     _signals: IgnoredAny,
     #[serde(flatten)]
     kept: Value,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_recording_that_goes_on_has_a_stream_too() {
+        let rows = [
+            ("frames_decoded", json!({ "stream_id": "a", "signals": [] }), Some("a")),
+            ("ingest_started", json!({ "ingest": { "stream_id": "b" } }), Some("b")),
+            ("ingest_started", json!({ "ingest": {} }), Some(STREAM)),
+            ("activity_started", json!({ "stream_id": "c" }), None),
+        ];
+        for (kind, payload, expected) in rows {
+            let row = json!({ "seq": 1, "pts_ms": 2, "kind": kind, "payload": payload });
+            let row: EventRow = serde_json::from_value(row).expect("an event");
+            assert_eq!(row.stream(), expected, "{kind}");
+        }
+    }
 }
