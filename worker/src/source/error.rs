@@ -19,6 +19,8 @@ pub(super) enum RemoteSourceError {
     NoRanges,
     #[error("timeout: the live playlist does not grow any more")]
     Silent,
+    #[error("segments left the live playlist before they were read")]
+    Missed,
     /// The URL of the playlist answers with something else.
     #[error("the playlist is not there any more")]
     Gone,
@@ -56,6 +58,7 @@ impl From<RemoteSourceError> for JobFault {
             RemoteSourceError::Over => JobFault::Over,
             RemoteSourceError::Reading(_)
             | RemoteSourceError::Silent
+            | RemoteSourceError::Missed
             | RemoteSourceError::Gone
             | RemoteSourceError::OtherMap => JobFault::Source { is_refused: false, message },
             RemoteSourceError::Asking(_) => {

@@ -160,8 +160,10 @@ impl HlsReader {
         // Reading the segments listed so far may take long, and is no silence of the playlist.
         let mut waits_since = Instant::now();
         loop {
-            // Segments that have left a live playlist are lost.
-            self.next = self.next.max(self.media.first);
+            if self.next < self.media.first {
+                // Certain, so that it is told: the job that follows begins behind the gap.
+                return Err(self.trouble.note(RemoteSourceError::Missed));
+            }
             if let Some(segment) = self.media.segment(self.next).cloned() {
                 self.next += 1;
                 if segment.is_gap {

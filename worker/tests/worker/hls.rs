@@ -325,6 +325,34 @@ fn a_live_playlist_whose_host_fails_is_lost_behind_what_came() {
 }
 
 #[test]
+fn segments_that_left_a_live_playlist_unread_are_a_loss_of_it() {
+    let _alone = alone();
+    let shelf = plain();
+    let playlist = |first: u32, segments: &[u32]| {
+        let head = format!("#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXT-X-MEDIA-SEQUENCE:{first}\n");
+        let lines = segments.iter().map(|segment| format!("#EXTINF:1,\nlist{segment}.ts\n"));
+        head + &lines.collect::<String>()
+    };
+    shelf.put("live.m3u8", playlist(0, &[0, 1]));
+    let jump = || {
+        let times_read = || shelf.asked().iter().filter(|asked| asked.starts_with("live")).count();
+        while times_read() < 2 {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        shelf.put("live.m3u8", playlist(3, &[3]));
+    };
+    let (heard, next, outcome) = std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("jump".into());
+        thread.spawn_scoped(scope, jump).expect("a thread");
+        followed(shelf.spec("live.m3u8"))
+    });
+    assert_eq!(LiveEnd::of(&outcome, 500_000), LiveEnd::Lost, "{outcome:?}");
+    let told = outcome.expect_err("lost").to_string();
+    assert!(told.contains("before they were read"), "{told}");
+    assert_eq!((heard.signals.len(), next), (50, Some(2)));
+}
+
+#[test]
 fn a_live_playlist_whose_key_cannot_be_fetched_is_lost() {
     let _alone = alone();
     let shelf = plain();
