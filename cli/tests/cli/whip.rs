@@ -65,6 +65,15 @@ fn what_the_server_refuses_is_told() {
     let odd = serve(|_| (201, "http://127.0.0.1:1/s".to_owned(), String::new()));
     let outcome = publish(&file, &odd, &[]);
     assert!(outcome.stderr.contains("a Location on another server"), "{}", outcome.stderr);
+    // Nothing listens there, and no option names another server.
+    let outcome = publish(&file, "http://127.0.0.1:1/whip", &[]);
+    assert_eq!(outcome.code, 4, "{}", outcome.stderr);
+    let told = "no answer from http://127.0.0.1:1/whip: ";
+    assert!(
+        outcome.stderr.contains(told) && !outcome.stderr.contains("--server"),
+        "{}",
+        outcome.stderr
+    );
     let turning = serve(|_| (307, "/again".to_owned(), String::new()));
     let outcome = publish(&file, &turning, &[]);
     assert!(outcome.stderr.contains("too many redirects"), "{}", outcome.stderr);
