@@ -4,11 +4,14 @@ import type { RunEvent } from 'sightline-client';
 import { causeOf, client, isGone, type Run, type Schemas } from '../api/client';
 import { DESCRIBED, follow } from '../api/follow';
 import { share, span } from '../app/format';
-import { t } from '../app/messages.svelte';
+import { t, type Key } from '../app/messages.svelte';
+import { typeName } from '../run/words';
 
 /** Items that the page keeps; older ones are on the run's own page. */
 const ITEMS_MAX = 2000;
 const STILLS_MAX = 5000;
+/** Events that are told in words of their own; others by their kind. */
+const TOLD: Record<string, Key> = { state_transition: 'feed.state', source_reconnected: 'feed.reconnected', token_budget_low: 'feed.budget' };
 const ENDS = new Set(['run_completed', 'run_failed', 'stop_requested', 'run_expired', 'run_deleted']);
 
 export interface LiveStill { frame: number; pts: number; sha: string; type: string; at: number }
@@ -109,7 +112,9 @@ export class LiveFeed {
       else {
         if (ENDS.has(kind)) this.ended = true;
         if (kind === 'run_deleted') this.gone = true;
-        items.push({ seq: event.seq, pts, at, kind: 'other', text: kind.replaceAll('_', ' '), frame: null });
+        const told = TOLD[kind];
+        const text = kind === 'marker_emitted' ? t('feed.marker', { type: typeName(String(payload['event_type'])) }) : told ? t(told) : kind.replaceAll('_', ' ');
+        items.push({ seq: event.seq, pts, at, kind: 'other', text, frame: null });
       }
     }
     if (stills.length > 0) this.stills = [...this.stills, ...stills].slice(-STILLS_MAX);
