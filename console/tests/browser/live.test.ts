@@ -10,6 +10,12 @@ test('a camera is published: words, stills and figures come, a prompt is changed
   await page.goto(`${site}live`);
   await expect(page.getByRole('heading', { name: 'Nothing is live' })).toBeVisible();
   expect(await axe(page)).toEqual([]);
+  await page.getByRole('button', { name: 'Show address' }).click();
+  await page.getByRole('link', { name: 'Add a path or URL' }).click();
+  await expect(page.getByRole('textbox', { name: 'Path or URL' })).toBeFocused();
+  await page.keyboard.press('Escape');
+  await expect(page).toHaveURL(/runs$/);
+  await page.goto(`${site}live`);
   await page.getByRole('button', { name: 'Camera' }).click();
   await expect(page).toHaveURL(/\/live\/run-[0-9a-f]{32}/);
   await expect(page.getByText('Your camera')).toBeVisible();
@@ -17,6 +23,7 @@ test('a camera is published: words, stills and figures come, a prompt is changed
   await expect(page.getByRole('region', { name: 'Connection' })).toContainText('Good', { timeout: 15_000 });
   await page.getByText('All events').click();
   await expect(page.getByText('Still kept').first()).toBeVisible();
+  await expect(page.getByText(/^Marker: /).first()).toBeVisible();
 
   const prompt = page.getByRole('textbox', { name: 'Prompt' });
   await prompt.fill('Say when a person <b>waves</b>.');
