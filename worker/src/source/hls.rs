@@ -170,8 +170,10 @@ impl HlsReader {
                     waits_since = Instant::now();
                     continue;
                 }
-                let opened = self.segment(&segment, self.next - 1);
-                return opened.map(Some).map_err(|fault| self.failed(fault));
+                return self.segment(&segment, self.next - 1).map(Some).map_err(|fault| {
+                    self.pass_over();
+                    self.failed(fault)
+                });
             }
             if self.media.has_ended {
                 if self.place.begin.is_some() && self.head.is_empty() {
@@ -189,15 +191,19 @@ impl HlsReader {
         }
     }
 
-    /// Opens segment `number`, preceded by its map if that differs from the last one.
+    /// Opens segment `number`, preceded by its map if that differs from the last one. Of a live playlist
+    /// its first byte is read too: a map before a missing segment would count as the segment.
     fn segment(&mut self, segment: &MediaSegment, number: u64) -> Result<Bytes, JobFault> {
-        let map = match &segment.map {
+        let mut start = match &segment.map {
             Some(map) if segment.map != self.map => self.read_map(map, number)?,
             _ => Vec::new(),
         };
         self.map.clone_from(&segment.map);
-        let bytes = self.piece(&segment.piece, number)?;
-        Ok(if map.is_empty() { bytes } else { Box::new(Cursor::new(map).chain(bytes)) })
+        let mut bytes = self.piece(&segment.piece, number)?;
+        if self.is_live {
+            bytes.by_ref().take(1).read_to_end(&mut start).map_err(RemoteSourceError::Reading)?;
+        }
+        Ok(if start.is_empty() { bytes } else { Box::new(Cursor::new(start).chain(bytes)) })
     }
 
     /// Reads a map; empty if its bytes are those of the last one. In a live playlist fails if they are others:
@@ -230,8 +236,9 @@ impl HlsReader {
         }
         for number in self.next..self.next.saturating_add(PASSED_MAX) {
             let Some(segment) = self.media.segment(number).cloned() else { return };
-            let opened = self.piece(&segment.piece, number);
-            if opened.is_ok_and(|mut bytes| matches!(bytes.read(&mut [0]), Ok(1))) {
+            // It may have another map than the missing one.
+            self.map_bytes.clear();
+            if self.segment(&segment, number).is_ok() {
                 return self.place.passes_to(number);
             }
         }
@@ -310,15 +317,12 @@ impl HlsReader {
     fn read_on(&mut self, out: &mut [u8]) -> io::Result<usize> {
         loop {
             if let Some(current) = &mut self.current {
-                match current.read(out) {
-                    Ok(0) => self.current = None,
-                    Ok(len) => {
+                let read = current.read(out);
+                match read.map_err(|error| self.broken(error))? {
+                    0 => self.current = None,
+                    len => {
                         self.place.is_before(self.next);
                         return Ok(len);
-                    }
-                    Err(error) => {
-                        self.pass_over();
-                        return Err(self.broken(error));
                     }
                 }
             }

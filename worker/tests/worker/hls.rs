@@ -402,17 +402,23 @@ fn a_live_playlist_with_another_map_is_read_anew_from_there() {
 #[test]
 fn a_segment_that_is_missing_again_is_passed_over_if_a_later_one_is_there() {
     let _alone = alone();
-    let mut shelf = plain();
-    let text = String::from_utf8(shelf.get("list.m3u8")).expect("text");
-    shelf.put("live.m3u8", text.replace("#EXT-X-ENDLIST", ""));
+    let folder = tempfile::tempdir().expect("a folder");
+    let mapped = segmented(folder.path(), H264, "-hls_segment_type fmp4");
     let last = media::Signal::plain(24, 960);
-    for (missing, next) in [(1, Some(2)), (3, None)] {
-        shelf.cut_one = Some((format!("list{missing}.ts"), 0));
+    for (mut shelf, kind, missing, next) in [
+        (plain(), "ts", 1, Some(2)),
+        (plain(), "ts", 3, None),
+        (mapped.clone(), "m4s", 1, Some(2)),
+        (mapped, "m4s", 3, None),
+    ] {
+        let text = String::from_utf8(shelf.get("list.m3u8")).expect("text");
+        shelf.put("live.m3u8", text.replace("#EXT-X-ENDLIST", ""));
+        shelf.cut_one = Some((format!("list{missing}.{kind}"), 0));
         let (gate, begins_at_ms) = (Default::default(), 10_000);
         let resume = Some(Resume { last, gate, begins_at_ms, segment: Some(missing) });
         let job = with(shelf.spec("live.m3u8"), |it| it.resume = resume);
         let (heard, told, outcome) = followed(job);
         assert_eq!(LiveEnd::of(&outcome, 500_000), LiveEnd::Lost, "{outcome:?}");
-        assert_eq!((heard.signals.len(), told), (0, next), "{missing}");
+        assert_eq!((heard.signals.len(), told), (0, next), "{missing}.{kind}");
     }
 }
