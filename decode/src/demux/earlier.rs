@@ -38,13 +38,15 @@ impl Demuxer {
         Demuxer { earlier: Some(earlier), ..self }
     }
 
-    /// Returns the time, in ticks, of a first picture to which the connection gives none: a step of
-    /// `frame_ticks` before the first that has one. `None` if no earlier connection is continued.
-    pub(crate) fn untimed_start(&self, frame_ticks: i64) -> Option<i64> {
-        let Earlier { latest, begins_at, .. } = self.earlier.as_ref()?;
-        let ticks_of = |at: &Timestamp| at.ticks_of(self.stream.timebase);
+    /// Returns the index of the first picture, and its time in ticks if the connection gives it none: a step
+    /// of `frame_ticks` before the first that has one, if an earlier connection is continued.
+    pub(crate) fn untimed_start(&self, frame_ticks: i64) -> (u64, i64) {
+        let Some(Earlier { source_frames, latest, begins_at, .. }) = self.earlier else {
+            return (0, 0);
+        };
+        let ticks_of = |at: Timestamp| at.ticks_of(self.stream.timebase);
         let before = ticks_of(begins_at).saturating_sub(frame_ticks);
-        Some(before.max(ticks_of(latest).saturating_add(1)))
+        (source_frames, before.max(ticks_of(latest).saturating_add(1)))
     }
 
     /// Returns the ticks to add to the packet's times, so that the first picture is presented at

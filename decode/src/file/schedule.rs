@@ -70,8 +70,8 @@ pub(super) struct FileTask {
     timebase: Timebase,
     /// Ticks per frame if the container gives no times.
     pub(super) frame_ticks: i64,
-    /// Time of a first picture that has none, if the source continues an earlier connection.
-    pub(super) untimed_start: Option<i64>,
+    /// See [`Demuxer::untimed_start`].
+    untimed_start: (u64, i64),
     /// True for a live source: its times must increase whatever it says, and its pictures come at once.
     pub(super) flows: bool,
     /// See [`DecodeRound::given`].
@@ -130,7 +130,9 @@ impl FileTask {
 
     /// Returns the time of picture `index` of a stream without times.
     pub(super) fn untimed_ticks(&self, index: u64) -> i64 {
-        i64::try_from(index).unwrap_or(i64::MAX).saturating_mul(self.frame_ticks)
+        let (first, start) = self.untimed_start;
+        let count = i64::try_from(index.saturating_sub(first)).unwrap_or(i64::MAX);
+        start.saturating_add(count.saturating_mul(self.frame_ticks))
     }
 }
 

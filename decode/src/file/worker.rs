@@ -299,9 +299,7 @@ impl<'a, S: FrameSink> DecodeThread<'a, S> {
                 }
                 (Some(ticks), _) => ticks,
                 (None, Some(last)) => last.saturating_add(task.frame_ticks),
-                (None, None) => {
-                    task.untimed_start.unwrap_or_else(|| task.untimed_ticks(source_index))
-                }
+                (None, None) => task.untimed_ticks(source_index),
             };
             *last_ticks = Some(ticks);
             if let Some(index) = sampler.offer(task.at(ticks)) {
