@@ -124,7 +124,8 @@ impl Packets {
         loop {
             match self.client.poll()? {
                 Some(RtspEvent::Packet(mut packet)) => {
-                    if self.clock.set(&mut packet, Instant::now()) {
+                    let at = (!self.client.has_end()).then(Instant::now);
+                    if self.clock.set(&mut packet, at) {
                         return Ok(packet);
                     }
                 }

@@ -29,9 +29,9 @@ struct Last {
 }
 
 impl Clock {
-    /// Shifts the time of `packet`, which arrived at `at`; returns false for a report before the first
-    /// picture: drop it.
-    pub(super) fn set(&mut self, packet: &mut [u8], at: Instant) -> bool {
+    /// Shifts the time of `packet`, which arrived at `at` if it is live: jumps of a recording are gaps in it.
+    /// Returns false for a report before the first picture: drop it.
+    pub(super) fn set(&mut self, packet: &mut [u8], at: Option<Instant>) -> bool {
         let kind = packet.get(1).copied().unwrap_or_default();
         if CONTROL.iter().any(|kinds| kinds.contains(&kind)) {
             return true;
@@ -45,7 +45,7 @@ impl Clock {
             return false;
         }
         let mut first = *self.first.get_or_insert(told);
-        if !is_report {
+        if let Some(at) = at.filter(|_| !is_report) {
             first = self.go_on(first, told, at);
         }
         *time = told.wrapping_sub(first).wrapping_add(1).to_be_bytes();
@@ -57,8 +57,7 @@ impl Clock {
     fn go_on(&mut self, first: u32, told: u32, at: Instant) -> u32 {
         let mut from = first;
         if let Some(last) = &self.last {
-            let waited = at.saturating_duration_since(last.at).as_micros() * 9 / 100;
-            let waited = i64::try_from(waited).unwrap_or(i64::MAX / 2);
+            let waited = (at.saturating_duration_since(last.at).as_micros() * 9 / 100) as i64;
             let step = i64::from(told.wrapping_sub(last.told) as i32);
             if step.abs() > STEP_MAX && (step - waited).abs() > STEP_MAX {
                 let went_on = last.told.wrapping_add(waited.max(1) as u32);
@@ -100,7 +99,7 @@ mod tests {
         for (seconds, told, expected) in rows {
             let mut packet = vec![0x80, 96, 0, 0];
             packet.extend(from.wrapping_add(told).to_be_bytes());
-            assert!(clock.set(&mut packet, zero + Duration::from_secs_f64(seconds)));
+            assert!(clock.set(&mut packet, Some(zero + Duration::from_secs_f64(seconds))));
             let given = u32::from_be_bytes(packet[4..].try_into().expect("four bytes"));
             assert!(given.abs_diff(expected) <= 9, "at {seconds} s: {given}, not {expected}");
         }
@@ -116,7 +115,7 @@ mod tests {
         };
         let (rtp, report) = (|time| packet(96, 4, time), |time| packet(REPORT, 16, time));
         for first in [0, 5, u32::MAX - 3000] {
-            let (mut clock, at) = (Clock::default(), Instant::now());
+            let mut clock = Clock::default();
             let cases = [
                 (report(first), None),
                 (packet(203, 4, 7), Some(packet(203, 4, 7))),
@@ -124,10 +123,12 @@ mod tests {
                 (rtp(first), Some(rtp(1))),
                 (rtp(first.wrapping_add(3600)), Some(rtp(3601))),
                 (rtp(first.wrapping_sub(1)), Some(rtp(0))),
+                // A gap of an hour in a recording.
+                (rtp(first.wrapping_add(324_000_000)), Some(rtp(324_000_001))),
                 (report(first.wrapping_add(90)), Some(report(91))),
             ];
             for (mut given, expected) in cases {
-                let is_kept = clock.set(&mut given, at);
+                let is_kept = clock.set(&mut given, None);
                 assert_eq!(is_kept.then_some(given), expected, "{first}");
             }
         }
