@@ -1,4 +1,4 @@
-//! HTTP and TCP connections to hosts that callers name: their only way out.
+//! HTTP and TCP connections to hosts that callers name; nothing else connects to such a host.
 //!
 //! A name is resolved once, refused unless all of its addresses may be connected to, and only those addresses
 //! are dialled; each redirect is checked again. Proxy settings of the environment are ignored. Every wait,

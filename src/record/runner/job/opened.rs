@@ -28,7 +28,7 @@ pub(super) struct Opened {
     pub to: To,
     /// Analysis of the recording's own markers, emitted as their segments close.
     pub analysis: Option<AnalysisGenerated>,
-    /// Arrival of the last frame.
+    /// Arrival of the last frame; after its connection, that of the last media if it was earlier.
     pub came: Option<Instant>,
 }
 
