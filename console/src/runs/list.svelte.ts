@@ -24,13 +24,14 @@ export class RunList {
   #timer: ReturnType<typeof setTimeout> | undefined;
   #abort = new AbortController();
 
-  /** Loads all, and goes on until `stop`. */
+  /** Loads all, and goes on until `stop`. Runs of another key are forgotten, also while no key is accepted. */
   async start(): Promise<void> {
     this.stop();
     if (this.#key !== connection.key) {
       [this.#key, this.runs, this.first] = [connection.key, [], true];
       this.#hidden.clear();
     }
+    if (connection.refused) return;
     const { signal } = (this.#abort = new AbortController());
     document.addEventListener('visibilitychange', () => { if (!document.hidden && !this.first) void this.refresh(); }, { signal });
     try {

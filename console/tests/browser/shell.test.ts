@@ -195,8 +195,12 @@ test('a wrong key is asked for again, a right one keeps the place, and another k
   await expect(page).toHaveURL(/q=mine/);
   await expect(rowOf(page, 'mine')).toBeVisible();
   expect(await page.evaluate(() => [localStorage.getItem('sightline.key'), document.cookie])).toEqual([null, '']);
-  await page.goto(`${site}settings`);
+  await page.getByRole('link', { name: 'Settings and key' }).click();
   await page.getByRole('button', { name: 'Forget key' }).click();
+  await page.goBack();
+  await expect(page).toHaveTitle(/^Runs/);
+  await expect(gate).toBeVisible();
+  await expect(page.getByText('mine', { exact: true })).toHaveCount(0);
   await gate.getByLabel('API key').fill(server.keys['other'] ?? '');
   await page.keyboard.press('Enter');
   await expect(gate).toHaveCount(0);
