@@ -13,7 +13,7 @@ let shown = $state.raw(here());
 let left: Route | null = null;
 
 export const router = {
-  /** What Back or Forward has just left; null where a link led. */
+  /** The route that Back or Forward has just left; null after a link. */
   get left(): Route | null { return left; },
   get route(): Route { return shown.route; },
   get query(): URLSearchParams { return shown.query; },
