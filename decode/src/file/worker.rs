@@ -129,7 +129,7 @@ impl<'a, S: FrameSink> DecodeThread<'a, S> {
                 }
                 Err(SegmentAbort::Damaged | SegmentAbort::Error(_)) => {
                     let mut context = self.open(1, DamagePolicy::Conceal)?;
-                    return self.full_pass(job, context.as_mut(), &mut None);
+                    return self.full_pass(job, context.as_mut(), &mut LastTicks::default());
                 }
                 done => return done,
             }
@@ -151,7 +151,7 @@ impl<'a, S: FrameSink> DecodeThread<'a, S> {
         };
         let decoded = match self.plan(job) {
             Some(planned) => self.planned_pass(job, planned, context.as_mut())?,
-            None => self.full_pass(job, context.as_mut(), &mut None)?,
+            None => self.full_pass(job, context.as_mut(), &mut LastTicks::default())?,
         };
         if !job.is_wide {
             context.reset();
@@ -178,7 +178,7 @@ impl<'a, S: FrameSink> DecodeThread<'a, S> {
                     .report(SegmentOutcome { job: first, result: Err(error.into()) }, results);
             }
         };
-        let (mut job, mut last_ticks) = (first, None);
+        let (mut job, mut last_ticks) = (first, LastTicks::default());
         let end = loop {
             let is_continued = job.segment.is_continued;
             let mut result = self.full_pass(&job, context.as_mut(), &mut last_ticks);
@@ -272,19 +272,19 @@ impl<'a, S: FrameSink> DecodeThread<'a, S> {
         }
         if taken < plan.targets.len() {
             context.reset();
-            return self.full_pass(job, context, &mut None);
+            return self.full_pass(job, context, &mut LastTicks::default());
         }
         self.finish(end, tally, context)
     }
 
     /// Decodes everything and samples the pictures.
     ///
-    /// `last_ticks` is the time of the previous frame, carried from piece to piece.
+    /// `last` is carried from piece to piece.
     fn full_pass(
         &mut self,
         job: &SegmentJob,
         context: &mut dyn FrameDecoder,
-        last_ticks: &mut Option<i64>,
+        last: &mut LastTicks,
     ) -> Result<DecodedSegment<S::Output>, SegmentAbort> {
         self.sink.begin(job.info(self.task.given));
         let mut tally = PassStats::default();
@@ -292,16 +292,21 @@ impl<'a, S: FrameSink> DecodeThread<'a, S> {
         let mut sampler = task.sampler(job.start);
         let mut on_frame = |frame: AvFrame| -> PassFlow {
             let source_index = sampler.position.source_frames;
-            let ticks = match (frame.pts(), *last_ticks) {
+            let own = frame.packet_pts().filter(|_| frame.packet_pts() == frame.pts());
+            let ticks = match (frame.pts(), last.frame) {
                 // Some cameras repeat a time. Half a frame's step, so that their own times soon apply again.
                 (Some(ticks), Some(last)) if task.flows && ticks <= last => {
                     last.saturating_add((task.frame_ticks / 2).max(1))
+                }
+                // A guess of libav from decode times, or behind one.
+                (Some(ticks), Some(last_frame)) if own.or(last.own) >= last.own => {
+                    ticks.max(last_frame)
                 }
                 (Some(ticks), _) => ticks,
                 (None, Some(last)) => last.saturating_add(task.frame_ticks),
                 (None, None) => task.untimed_ticks(source_index),
             };
-            *last_ticks = Some(ticks);
+            *last = LastTicks { frame: Some(ticks), own: own.or(last.own) };
             if let Some(index) = sampler.offer(task.at(ticks)) {
                 emit(sink, place, task, index, frame, ticks, source_index)?;
             } else {
@@ -328,6 +333,13 @@ impl<'a, S: FrameSink> DecodeThread<'a, S> {
             output: self.sink.end().map_err(SinkStop::PixelsLost)?,
         })
     }
+}
+
+/// Time of the last frame, and the last one that was not made up.
+#[derive(Clone, Copy, Default)]
+struct LastTicks {
+    frame: Option<i64>,
+    own: Option<i64>,
 }
 
 struct PlannedJob {

@@ -4,7 +4,8 @@ use std::{ops::ControlFlow, path::Path};
 
 use clips::{pick_one, pick_with, rendered, rendered_from, sized};
 use decode::{
-    DecodeError, DemuxLimits, FileOptions, FrameCollector, FrameSink, SinkStop, decode_file,
+    CodedPicture, DecodeError, DemuxLimits, FileOptions, FrameCollector, FrameSink, SinkStop,
+    decode_file,
 };
 use media::{Codec, Rotation, SampleFormat};
 
@@ -236,6 +237,50 @@ fn the_picture_size_may_change_in_the_middle() {
             let too_large = DecodeError::PictureTooLarge { width: 640, height: 368, max: 400 };
             assert_eq!(error, too_large, "{codec} on {threads}");
         }
+    }
+}
+
+/// Returns the pictures of an H.264 file in Matroska blocks of two, of which the second has no time.
+fn without_half_of_its_times(path: &Path) -> Vec<u8> {
+    let element = |id: u32, content: Vec<u8>| -> Vec<u8> {
+        let (id, len) = (id.to_be_bytes(), content.len() as u64 | (1 << 56));
+        let zeros = id.iter().take_while(|&&byte| byte == 0).count();
+        [&id[zeros..], &len.to_be_bytes(), &content].concat()
+    };
+    let pictures: Vec<CodedPicture> = opened(path).into_coded_pictures().collect();
+    let block = |pair: &[CodedPicture]| {
+        let [first, second] = [0, 1].map(|at| &pair[at].access_unit);
+        let ms = i16::try_from(first.pts.as_millis()).expect("a short clip").to_be_bytes();
+        // The length of the first is a sum of bytes, the last of which is below 255.
+        let mut len = vec![255; first.data.len() / 255];
+        len.push((first.data.len() % 255) as u8);
+        let head = [0x81, ms[0], ms[1], 0x82, 1];
+        element(0xa3, [&head[..], &len, &first.data, &second.data].concat())
+    };
+    let blocks: Vec<u8> = pictures.chunks_exact(2).flat_map(block).collect();
+    let size = [element(0xb0, vec![160]), element(0xba, vec![120])].concat();
+    let codec = element(0x86, b"V_MPEG4/ISO/AVC".to_vec());
+    let numbers = [0xd7, 0x73c5, 0x83].map(|id| element(id, vec![1])).concat();
+    let tracks = element(0xae, [numbers, codec, element(0xe0, size)].concat());
+    let segment = [
+        element(0x1549_a966, element(0x002a_d7b1, vec![0x0f, 0x42, 0x40])),
+        element(0x1654_ae6b, tracks),
+        element(0x1f43_b675, [element(0xe7, vec![0]), blocks].concat()),
+    ];
+    let header = element(0x1a45_dfa3, element(0x4282, b"matroska".to_vec()));
+    [header, element(0x1853_8067, segment.concat())].concat()
+}
+
+#[test]
+fn times_that_a_container_lacks_are_made_up_and_never_go_back() {
+    let line = "-f lavfi -i testsrc2=s=160x120:r=25:d=8 -c:v libx264 -bf 2 -b_strategy 0 -g 24";
+    let bytes = without_half_of_its_times(&rendered("half-timed.mp4", line));
+    let alone = decode_bytes(bytes.clone(), &every(1)).expect("decodes");
+    let times = ticks(&alone.1);
+    assert!(times.len() > 190 && times.is_sorted(), "{times:?}");
+    for threads in [2, 4] {
+        let found = decode_bytes(bytes.clone(), &every(threads)).expect("decodes");
+        assert!(found == alone, "{threads} threads change the result");
     }
 }
 
