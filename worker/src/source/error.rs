@@ -35,7 +35,7 @@ pub(super) enum RemoteSourceError {
     PlaylistTooLarge { limit_bytes: u64 },
     #[error("too large: an initialization section is over {} MiB", .limit_bytes >> 20)]
     MapTooLarge { limit_bytes: usize },
-    /// A live playlist goes on with pictures of other parameters, which need another decoder.
+    /// The playlist goes on with pictures of other parameters, which need another decoder.
     #[error("the playlist goes on with another initialization section (EXT-X-MAP)")]
     OtherMap,
     #[error("too large: playlists are nested more than {max} deep")]

@@ -206,8 +206,8 @@ impl HlsReader {
         Ok(if start.is_empty() { bytes } else { Box::new(Cursor::new(start).chain(bytes)) })
     }
 
-    /// Reads a map; empty if its bytes are those of the last one. In a live playlist fails if they are others:
-    /// libav takes no notice of a second map, and would decode what follows with the parameters of the first.
+    /// Reads a map; empty if its bytes are those of the last one. Fails if they are others: libav takes no
+    /// notice of a second map, and would decode what follows with the parameters of the first.
     fn read_map(&mut self, map: &ByteRange, number: u64) -> Result<Vec<u8>, JobFault> {
         let mut bytes = Vec::new();
         let map = self.piece(map, number)?;
@@ -218,7 +218,7 @@ impl HlsReader {
         if self.map_bytes == bytes {
             return Ok(Vec::new());
         }
-        if self.is_live && !self.map_bytes.is_empty() {
+        if !self.map_bytes.is_empty() {
             // Certain, so that it is told: what came before is delivered anyway.
             self.trouble.note(RemoteSourceError::OtherMap);
             return Err(RemoteSourceError::OtherMap.into());

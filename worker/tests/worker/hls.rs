@@ -366,7 +366,7 @@ fn a_live_playlist_whose_key_cannot_be_fetched_is_lost() {
 }
 
 #[test]
-fn a_live_playlist_with_another_map_is_read_anew_from_there() {
+fn a_playlist_with_another_map_ends_there_and_a_live_one_is_read_anew_from_there() {
     let _alone = alone();
     let [small, large] = ["", "-vf scale=480:270"].map(|scale| {
         let folder = tempfile::tempdir().expect("a folder");
@@ -386,13 +386,17 @@ fn a_live_playlist_with_another_map_is_read_anew_from_there() {
     }
     shelf.put("live.m3u8", live.as_str());
     shelf.put("list.m3u8", format!("{live}#EXT-X-ENDLIST\n"));
-    let (heard, next, outcome) = followed(shelf.spec("live.m3u8"));
-    assert_eq!(LiveEnd::of(&outcome, 500_000), LiveEnd::Lost, "{outcome:?}");
-    let told = outcome.expect_err("lost").to_string();
-    assert!(told.contains("another initialization section"), "{told}");
-    assert_eq!((heard.signals.len(), next), (50, Some(2)));
-    let (last, gate, begins_at_ms) = (heard.signals[49], Default::default(), 10_000);
-    let resume = Some(Resume { last, gate, begins_at_ms, segment: next });
+    let mut last = None;
+    for path in ["list.m3u8", "live.m3u8"] {
+        let (heard, next, outcome) = followed(shelf.spec(path));
+        assert_eq!(LiveEnd::of(&outcome, 500_000), LiveEnd::Lost, "{path}: {outcome:?}");
+        let told = outcome.expect_err("lost").to_string();
+        assert!(told.contains("another initialization section"), "{path}: {told}");
+        assert_eq!((heard.signals.len(), next), (50, Some(2)), "{path}");
+        last = heard.signals.last().copied();
+    }
+    let (last, gate, begins_at_ms) = (last.expect("pictures"), Default::default(), 10_000);
+    let resume = Some(Resume { last, gate, begins_at_ms, segment: Some(2) });
     let (heard, _, outcome) = followed(with(shelf.spec("list.m3u8"), |it| it.resume = resume));
     assert_eq!(LiveEnd::of(&outcome, 500_000), LiveEnd::Over, "{outcome:?}");
     let extent = heard.opened.expect("opened").extent;
