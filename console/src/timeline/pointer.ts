@@ -2,9 +2,9 @@
 
 import type { RunPage } from '../run/page.svelte';
 import type { Episode } from './episodes';
-import { slotLength } from './render/film';
+import { isSingle, slotLength } from './render/film';
 import { endOf, type Layout, type Marker, type Row } from './lanes';
-import { levelOf, span, tOf, type View } from './scale';
+import { span, tOf, type View } from './scale';
 import { slots } from './stills';
 import { wheelFactor, whole } from './view';
 
@@ -215,7 +215,7 @@ export class Pointer {
     const page = this.plot.page();
     const { view, data } = page;
     const width = this.plot.width();
-    if (levelOf(span(view) / width) === 'frames') {
+    if (isSingle(view, width, data.limits.frameMs)) {
       const found = data.windows.at(this.time(x));
       if (found) {
         page.selection = { kind: 'frame', frame: found.frame };

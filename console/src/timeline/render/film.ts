@@ -20,7 +20,7 @@ const FULL_BITS = 36;
 export function paintFilm(c: CanvasRenderingContext2D, row: Row, scene: Scene, theme: Theme, width: number, x0: number, x1: number): void {
   const high = row.height - TICKS;
   const top = row.y + 4;
-  const single = levelOf(span(scene.view) / width) === 'frames';
+  const single = isSingle(scene.view, width, scene.limits.frameMs);
   const frames = single ? scene.frames(tOf(scene.view, width, x0), tOf(scene.view, width, x1)) : [];
   for (const some of frames) paintFrames(c, some, top, high, scene, theme, width, x0, x1);
   if (!frames.length) {
@@ -28,6 +28,15 @@ export function paintFilm(c: CanvasRenderingContext2D, row: Row, scene: Scene, t
     paintTicks(c, top + high + 3, scene, theme, width, x0, x1);
   }
   paintLoops(c, row.y, scene, theme, width);
+}
+
+/** A frame narrower than this shows nothing of its picture. */
+const CELL = 12;
+
+/** The strip shows frame by frame; wider views have stills. */
+export function isSingle(view: View, width: number, frameMs: number): boolean {
+  const perPx = span(view) / width;
+  return levelOf(perPx) === 'frames' && frameMs >= CELL * perPx;
 }
 
 /** Time that a slot of the strip covers. */

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { isSingle } from '../../../src/timeline/render/film';
 import { clockText, levelOf, readGoal, spanText, ticks, timeText, tOf, xOf, zoneOffset } from '../../../src/timeline/scale';
 
 test("a position and its moment are each other's inverse", () => {
@@ -9,6 +10,11 @@ test("a position and its moment are each other's inverse", () => {
 test.each([
   [2001, 'density'], [2000, 'cluster'], [100.1, 'cluster'], [100, 'bars'], [6, 'bars'], [5.99, 'frames'],
 ])('at %s ms a pixel the level is %s', (msPerPx, level) => expect(levelOf(msPerPx)).toBe(level));
+
+test('the strip goes frame by frame where a frame has room for its picture', () => {
+  const shows = (ms: number, frameMs: number): boolean => isSingle({ from: 0, to: ms }, 1200, frameMs);
+  expect([shows(6200, 33.3), shows(3000, 33.3), shows(7000, 200), shows(8000, 200)]).toEqual([false, true, true, false]);
+});
 
 describe('ticks', () => {
   test('labels never come nearer than their room, from hours to frames', () => {
