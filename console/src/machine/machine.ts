@@ -15,7 +15,7 @@ interface Trouble {
 export function troubles(ready: Schemas.Readiness | undefined, models: Schemas.Models | undefined, checks: readonly Check[]): Trouble[] {
   const found: Trouble[] = [];
   for (const reason of ready?.reasons ?? []) found.push({ what: reason, todo: null });
-  for (const check of checks) if (check.status === 'problem') found.push({ what: check.message, todo: check.advice });
+  for (const check of checks) if (check.status === 'problem') found.push({ what: `${check.name.replaceAll('_', ' ')}: ${check.message}`, todo: check.advice });
   const told = found.map(({ what }) => what).join('\n');
   for (const provider of models?.providers ?? []) {
     if (!provider.reachable && !told.includes(provider.name)) found.push({ what: t('machine.unreachable', { name: provider.name, error: provider.last_error ?? '' }), todo: t('machine.unreachable_todo') });

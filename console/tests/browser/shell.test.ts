@@ -181,6 +181,28 @@ test('the machine says how it is before its numbers', async ({ page, site }) => 
   await expect(page.getByRole('row').last()).toContainText('100');
 });
 
+test('a model that is away is one thing to see to, and nobody else is chosen for it', async ({ page }) => {
+  const model = await startModel(() => finding('a red car'));
+  const server = await startServer({ model: model.url });
+  const site = await startSite(server);
+  model.stop();
+  await expect.poll(() => api<{ checks: { status: string }[] }>(server, 'GET', 'doctor').then(({ checks }) => checks.some(({ status }) => status === 'problem')), { timeout: 30_000 }).toBe(true);
+  await page.addInitScript((key) => sessionStorage.setItem('sightline.key', key), server.keys['tester'] ?? '');
+  await page.goto(`${site.url}machine`);
+  await expect(page.getByRole('heading', { level: 1, name: /needs? you/ })).toBeVisible();
+  const lines = page.locator('.list').first().getByRole('listitem').filter({ hasText: 'vllm' });
+  await expect(page.getByText('No model is ready.')).toBeVisible();
+  await expect(lines).toHaveCount(1);
+  await expect(lines).toContainText('Model backend vllm: ');
+  await page.goto(site.url);
+  await page.getByRole('button', { name: 'Upload a video' }).first().click();
+  await expect(page.getByText('No model is ready. Machine says why.')).toBeVisible();
+  await page.getByRole('button', { name: 'Close' }).last().click();
+  expect(await page.evaluate(() => JSON.parse(localStorage.getItem('sightline.analysis') ?? '{}').model)).toBeNull();
+  site.stop();
+  await server.remove();
+});
+
 test('a wrong key is asked for again, a right one keeps the place, and another key sees nothing', async ({ page, server, site }) => {
   const run = await makeRun(server, { file: clip('still.mp4'), label: 'mine' });
   await page.addInitScript(() => { if (!sessionStorage.getItem('tried')) { sessionStorage.setItem('tried', '1'); sessionStorage.setItem('sightline.key', 'wrong-key-wrong-key'); } });
