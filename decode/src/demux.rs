@@ -160,7 +160,7 @@ pub struct Demuxer {
     hurry: Option<usize>,
     /// Frames of an earlier connection that this one continues.
     earlier: Option<Earlier>,
-    /// Ticks added to the times to continue them; `None` until the first packet with a time.
+    /// Ticks added to the times, so that they begin where they should; `None` until the first packet with a time.
     moved_by: Option<i64>,
 }
 
@@ -207,7 +207,8 @@ impl Demuxer {
         Ok(Demuxer { is_live: true, ..opened }.flowing())
     }
 
-    /// Makes the times of an input continuous whose parts may each restart them.
+    /// Makes the times of an input continuous whose parts may each restart them; of one that is endless they
+    /// begin at 0.
     #[must_use]
     pub fn joined(self) -> Demuxer {
         Demuxer { continuity: Some(TimestampRebaser::new(self.stream.timebase)), ..self }

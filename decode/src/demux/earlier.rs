@@ -50,11 +50,15 @@ impl Demuxer {
     }
 
     /// Returns the ticks to add to the packet's times, so that the first picture is presented at
-    /// [`Earlier::begins_at`].
+    /// [`Earlier::begins_at`], or at 0 if it is the first of a live source in parts.
     pub(super) fn way_on(&mut self, packet: &Packet) -> i64 {
-        let Some(earlier) = &self.earlier else { return 0 };
+        let begins_at = self.earlier.as_ref().map(|earlier| earlier.begins_at);
+        let is_in_parts = self.stream.is_endless && self.continuity.is_some();
+        if begins_at.is_none() && !is_in_parts {
+            return 0;
+        }
         if self.moved_by.is_none() {
-            let goal = earlier.begins_at.ticks_of(self.stream.timebase);
+            let goal = begins_at.map_or(0, |at| at.ticks_of(self.stream.timebase));
             self.moved_by = packet.pts().or(packet.dts()).map(|first| goal.saturating_sub(first));
         }
         self.moved_by.unwrap_or(0)
