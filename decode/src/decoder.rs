@@ -8,8 +8,8 @@ use std::sync::Arc;
 use media::Codec;
 
 use crate::{
-    BackendError, DecodeError, HwDevice,
-    ffi::{AvError, AvFrame, CodecContext, DamagePolicy, DecoderSetup, Packet},
+    BackendError, DecodeBackend, DecodeError, HwDevice,
+    ffi::{AvError, AvFrame, CodecContext, DamagePolicy, DecoderSetup, Packet, decoder_name},
     ffmpeg_cli::{FfmpegFactory, SpawnFn},
 };
 
@@ -119,6 +119,12 @@ impl DecoderChain {
         let (engines, codecs) = self.first.as_ref()?;
         codecs.contains(&codec).then_some(engines.as_ref())
     }
+}
+
+/// Returns the name of libav's own decoder of `codec`, such as `software:h264`; it decodes what can be read only
+/// once.
+pub fn software_decoder(codec: Codec) -> String {
+    format!("{}:{}", DecodeBackend::Software.as_str(), decoder_name(codec).to_string_lossy())
 }
 
 /// Opens libav's own decoder.

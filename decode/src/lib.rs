@@ -36,7 +36,7 @@ mod timestamp_offset;
 pub use backend::{BackendError, DecodeBackend};
 pub use codec_probe::{CodecProbeResult, try_clips};
 pub use coded_pictures::{CodedPicture, CodedPictures};
-pub use decoder::DecoderChain;
+pub use decoder::{DecoderChain, software_decoder};
 pub use demux::{
     ByteSource, DemuxLimits, Demuxer, Earlier, ExcerptContainer, ExcerptStart, PLAYLIST_HEAD_BYTES,
     StreamInfo, is_playlist,

@@ -50,7 +50,8 @@ fn stop(server: &Server, run: &str) {
     server.post_run(run, "stop", &json!({})).assert_ok();
     server.wait_for_event(run, "analysis_generated");
     let decoded = server.payloads(run, "frames_decoded");
-    assert_eq!((decoded.len(), &decoded[0]["reason"]), (1, &json!("stopped")));
+    let told = (&decoded[0]["reason"], &decoded[0]["decoder"]);
+    assert_eq!((decoded.len(), told), (1, (&json!("stopped"), &json!("software:mjpeg"))));
 }
 
 fn frame_of(event: &Value) -> u64 {

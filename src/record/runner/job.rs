@@ -49,6 +49,8 @@ pub(super) struct JobThread {
     is_growing: bool,
     /// Number of the next segment of the playlist.
     segment: Option<u64>,
+    /// Decoders of a live source, in the order of its connections.
+    decoders: Vec<String>,
     /// Gap of a lost live source, until its next frame.
     gap: Option<Gap>,
     /// Span from the opened container to the worker's report.
@@ -82,6 +84,7 @@ impl JobThread {
             opened: None,
             is_growing: false,
             segment: None,
+            decoders: Vec::new(),
             gap: None,
             decoding: Span::none(),
             chunks,
@@ -164,7 +167,11 @@ impl JobThread {
     }
 
     fn decoded(self, ended: Ended) -> Result<DecodedSource, FailedJob> {
-        let Ended { report, reason, mut cut } = ended;
+        let Ended { mut report, reason, mut cut } = ended;
+        if self.is_live() {
+            // A worker that is cut off reports none, another only its own.
+            report.decoder = self.decoders.join("+");
+        }
         if let Some(reason) = &report.fallback {
             let (decoder, run) = (&report.decoder, self.log.run.id());
             self.runner.parts.metrics.decode_fallbacks.inc();
@@ -213,6 +220,10 @@ impl JobThread {
                 }
                 if let Some(frames) = expected(&stream, self.ingest.rate) {
                     self.guard.token.expect_frames(frames.min(self.ingest.max_frames));
+                }
+                let decoder = decode::software_decoder(stream.codec);
+                if !self.decoders.contains(&decoder) {
+                    self.decoders.push(decoder);
                 }
                 let wall_start = if self.is_live() { Some(wall_now()) } else { stream.wall_start };
                 if self.opened.is_none() {
