@@ -140,6 +140,9 @@ pub struct JobRunner {
     /// Permits of excerpts, which wait for no job either.
     excerpts: JobQueue,
     jobs: TaskTracker,
+    /// Cancelled when a drain begins: jobs on live sources end.
+    draining: CancellationToken,
+    /// Cancelled at the deadline of a drain: all jobs end.
     closing: CancellationToken,
 }
 
@@ -162,7 +165,8 @@ impl JobRunner {
         let reasonings = JobQueue::new(REASONINGS_MAX, QUEUE_MAX);
         let (all, own) = shared_max(parts.threads);
         let [remotes, excerpts] = [(); 2].map(|()| JobQueue::shared(all, own, QUEUE_MAX));
-        let (jobs, closing) = (TaskTracker::new(), CancellationToken::new());
+        let jobs = TaskTracker::new();
+        let [draining, closing] = [(); 2].map(|()| CancellationToken::new());
         let records = Jobs::new(parts.ledger.clone());
         Arc::new(JobRunner {
             parts,
@@ -174,6 +178,7 @@ impl JobRunner {
             looks,
             excerpts,
             jobs,
+            draining,
             closing,
         })
     }
@@ -363,9 +368,11 @@ impl JobRunner {
         told.await.map_err(|_| IngestError::Lost)?
     }
 
-    /// Refuses new jobs, waits for running ones until `deadline` resolves, then cancels the rest.
+    /// Refuses new jobs, cancels those on live sources, waits for the others until `deadline` resolves, then
+    /// cancels the rest.
     pub async fn drain(&self, deadline: impl Future<Output = ()>) {
         self.jobs.close();
+        self.draining.cancel();
         tokio::select! {
             () = self.jobs.wait() => {}
             () = deadline => {}

@@ -1,5 +1,7 @@
 //! Cameras whose server is started again: the recording goes on, and only a stop ends it.
 
+use std::time::Duration;
+
 use clips::sized;
 use scripted_model::Step;
 use serde_json::{Value, json};
@@ -52,6 +54,37 @@ fn stop(server: &Server, run: &str) {
     let decoded = server.payloads(run, "frames_decoded");
     let told = (&decoded[0]["reason"], &decoded[0]["decoder"]);
     assert_eq!((decoded.len(), told), (1, (&json!("stopped"), &json!("software:mjpeg"))));
+}
+
+#[test]
+fn a_stop_while_a_camera_is_lost_says_so() {
+    let server = watching().start();
+    let camera = Camera::start("none", &[ball("")]);
+    let run = record(&server, camera.port);
+    wait_until("frames come", || recorded(&server, &run).0 > 0);
+    drop(camera);
+    // Its connection ends at once, and no other is accepted.
+    std::thread::sleep(Duration::from_secs(2));
+    server.post_run(&run, "stop", &json!({})).assert_ok();
+    let decoded = server.wait_for_event(&run, "frames_decoded");
+    let reason = decoded["reason"].as_str().expect("a reason");
+    assert!(reason.starts_with("stopped while the source was lost: "), "{reason}");
+}
+
+#[test]
+fn a_drain_ends_a_camera_at_once() {
+    let setup = watching();
+    let mut server = setup.start();
+    let camera = Camera::start("none", &[ball("")]);
+    let run = record(&server, camera.port);
+    wait_until("frames come", || recorded(&server, &run).0 > 0);
+    server.terminate();
+    // Other jobs have ten seconds.
+    assert!(server.wait(Duration::from_secs(8)).success());
+    let server = setup.start();
+    for kind in ["frames_decoded", "run_failed"] {
+        assert_eq!(server.payloads(&run, kind)[0]["reason"], "shutdown", "{kind}");
+    }
 }
 
 fn frame_of(event: &Value) -> u64 {

@@ -11,14 +11,15 @@ use std::{sync::Arc, time::Instant};
 
 use decode::{FileReport, StreamInfo};
 use media::FrameRate;
+use tokio_util::sync::DropGuard;
 use tracing::{Span, field::Empty};
 use worker::{
     ChunkBuilder, FrameChunk, FrameRecord, GateBackendReport, JobEvent, ModelImage, StageTimings,
-    WireError,
+    WireError, WorkerError,
 };
 
 use super::{
-    Decoding, IngestError, IngestJob, IngestResult, JobGuard, JobRunner,
+    Decoding, IngestError, IngestJob, IngestResult, JobGuard, JobRunner, SHUTDOWN,
     decode_events::{DecodedSource, FailedJob},
     reason::ChunkSender,
 };
@@ -58,6 +59,8 @@ pub(super) struct JobThread {
     chunks: Option<ChunkSender>,
     /// Lends the permit to other jobs while the source waits for the network.
     lender: Lender,
+    /// Of a live source; see [`JobThread::end_with_drain`].
+    drain: Option<DropGuard>,
 }
 
 struct Ended {
@@ -89,6 +92,7 @@ impl JobThread {
             decoding: Span::none(),
             chunks,
             lender: places.slot.lender(),
+            drain: None,
         }
     }
 
@@ -142,10 +146,24 @@ impl JobThread {
         if let IngestError::Record(error) = &error {
             tracing::warn!(run = %self.log.run.id(), %error, "a recording is cut off");
         }
-        let reason = Some(error.why_cut());
+        let mut reason = error.why_cut();
+        if matches!(error, IngestError::Worker(WorkerError::Cancelled)) {
+            if self.is_shut_down() {
+                SHUTDOWN.clone_into(&mut reason);
+            }
+            if let Some(gap) = &self.gap {
+                reason = format!("{reason} while the source was lost: {}", gap.reason);
+            }
+        }
         // A source that may be endless ends regularly at the time limit.
         let cut = Some(error).filter(|error| !error.is_out_of_time());
-        Ended { report, reason, cut }
+        Ended { report, reason: Some(reason), cut }
+    }
+
+    /// Returns true if the job is cancelled by neither its owner nor the end of its run.
+    fn is_shut_down(&self) -> bool {
+        let JobGuard { run, token } = &*self.guard;
+        token.is_cancelled() && !token.is_called_off() && run.check_active().is_ok()
     }
 
     fn report(&self) -> FileReport {

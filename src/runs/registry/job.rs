@@ -225,7 +225,8 @@ impl JobToken {
         self.waiting.is_cancelled()
     }
 
-    pub(super) fn cancel(&self) {
+    /// Cancels the job for the end of its run or of the server.
+    pub fn cancel(&self) {
         self.waiting.cancel();
         self.running.cancel();
     }

@@ -5,6 +5,7 @@ use std::{ops::ControlFlow, sync::Arc, time::Duration};
 use decode::{FileReport, Sampling, StreamInfo};
 use media::Signal;
 use timeline::{Event, SourceReconnected};
+use tokio_util::sync::{CancellationToken, DropGuard};
 use worker::{JobEvent, JobInput, JobOptions, JobSpec, LiveEnd, Resume, WorkerError, WorkerLimits};
 
 use super::{
@@ -25,7 +26,7 @@ pub const RECONNECT_WITHIN: Duration = Duration::from_secs(600);
 
 /// Gap of a lost live source.
 pub(super) struct Gap {
-    reason: String,
+    pub reason: String,
     attempts: u32,
 }
 
@@ -34,6 +35,9 @@ impl JobThread {
     pub(super) fn work(&mut self) -> Result<Ended, IngestError> {
         loop {
             let was_live = self.is_live();
+            if was_live && self.drain.is_none() {
+                self.drain = Some(self.end_with_drain());
+            }
             let (end, outcome) = self.connect();
             if self.is_live() != was_live {
                 // The source is live: it is opened again with the limits of a live source.
@@ -55,6 +59,19 @@ impl JobThread {
                 };
             }
         }
+    }
+
+    /// Cancels the job when a drain begins, which it would outlast, unless the guard is dropped before.
+    fn end_with_drain(&self) -> DropGuard {
+        let over = CancellationToken::new();
+        let guard = over.clone().drop_guard();
+        let (draining, token) = (self.runner.draining.clone(), self.guard.token.clone());
+        self.log.runtime.spawn(async move {
+            if over.run_until_cancelled(draining.cancelled()).await.is_some() {
+                token.cancel();
+            }
+        });
+        guard
     }
 
     /// Waits for the next attempt to reconnect; returns false if the source has been lost for too long.
