@@ -9,6 +9,7 @@ mod reread;
 use std::{
     io::{self, Read, Seek},
     sync::Arc,
+    time::Instant,
 };
 
 use media::{Codec, Dimensions, FrameRate, PixelLayout, Rotation, Timebase, Timestamp, WallTime};
@@ -152,6 +153,8 @@ pub struct Demuxer {
     ended: bool,
     /// True if the input cannot be read again.
     pub(crate) is_live: bool,
+    /// Arrival of the first bytes of such an input.
+    heard_at: Option<Instant>,
     /// True if the input arrives live and each picture must be delivered at once.
     pub(crate) flows: bool,
     /// Rebases the times of an input whose parts each restart them; see [`Demuxer::joined`].
@@ -183,6 +186,7 @@ impl Demuxer {
         limits: DemuxLimits,
     ) -> Result<Demuxer, DecodeError> {
         check_first_bytes(&mut input)?;
+        let heard_at = Some(Instant::now());
         let (input, kept) = Reread::of(input);
         let mut format = FormatContext::open(input, check_container, limits.streams, LIVE_LOOK_US)?;
         kept.end();
@@ -192,7 +196,7 @@ impl Demuxer {
             input.rewind().map_err(|error| DecodeError::Input(error.to_string()))?;
             format = FormatContext::open(input, check_container, limits.streams, 0)?;
         }
-        Ok(Demuxer { is_live: true, ..Demuxer::of_format(format, limits)? })
+        Ok(Demuxer { is_live: true, heard_at, ..Demuxer::of_format(format, limits)? })
     }
 
     /// Opens live media over RTP: `description` is an SDP text about one video stream, and each read of
@@ -202,9 +206,10 @@ impl Demuxer {
         packets: Box<dyn Read + Send>,
         limits: DemuxLimits,
     ) -> Result<Demuxer, DecodeError> {
+        let heard_at = Some(Instant::now());
         let format = FormatContext::open_rtp(description, packets, limits.streams)?;
         let opened = Demuxer::of_format(format, limits)?;
-        Ok(Demuxer { is_live: true, ..opened }.flowing())
+        Ok(Demuxer { is_live: true, heard_at, ..opened }.flowing())
     }
 
     /// Makes the times of an input continuous whose parts may each restart them; of one that is endless they
@@ -281,6 +286,7 @@ impl Demuxer {
             read_failed: false,
             ended: false,
             is_live: false,
+            heard_at: None,
             flows: false,
             continuity: None,
             hurry: None,
@@ -292,6 +298,11 @@ impl Demuxer {
     /// Returns the stream to decode: the first video stream that is no cover picture.
     pub fn stream(&self) -> &StreamInfo {
         &self.stream
+    }
+
+    /// Returns when the first bytes of an input came that can be read only once, before it was probed.
+    pub fn heard_at(&self) -> Option<Instant> {
+        self.heard_at
     }
 
     /// Returns the sampler position before the first picture.

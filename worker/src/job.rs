@@ -58,7 +58,8 @@ pub struct Resume {
     pub last: Signal,
     /// State of the gate after that signal.
     pub gate: GateState,
-    /// Presentation time of the first picture in milliseconds: that of the last signal plus the gap.
+    /// Presentation time of the first picture in milliseconds: that of the last signal plus the gap until the job
+    /// begins. The worker adds the time until the source sends media.
     pub begins_at_ms: i64,
     /// Number of the playlist segment that follows the last one read, if the source is a playlist.
     pub segment: Option<u64>,
@@ -98,6 +99,16 @@ impl Default for JobOptions {
 }
 
 impl JobOptions {
+    /// Returns the options of a job whose source has sent media after `silence`.
+    pub(crate) fn heard_after(&self, silence: Duration) -> JobOptions {
+        let silent_ms = i64::try_from(silence.as_millis()).unwrap_or(i64::MAX);
+        let resume = self.resume.map(|resume| Resume {
+            begins_at_ms: resume.begins_at_ms.saturating_add(silent_ms),
+            ..resume
+        });
+        JobOptions { resume, ..self.clone() }
+    }
+
     /// Returns the number of packets within which the first chunk should be complete, as models wait for it.
     /// `None` when sampling: a chunk then spans many GOPs, and skipping packets needs whole GOPs.
     fn hurry(&self) -> Option<usize> {

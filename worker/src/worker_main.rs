@@ -1,6 +1,6 @@
 //! Main function of a worker: enters the sandbox, then serves the control socket until it closes.
 
-use std::{ffi::OsString, io, ops::ControlFlow, process::ExitCode, sync::Arc};
+use std::{ffi::OsString, io, ops::ControlFlow, process::ExitCode, sync::Arc, time::Instant};
 
 use decode::{BackendError, DecoderChain, HwDevice, try_clips};
 use media::Codec;
@@ -150,6 +150,7 @@ fn run_job(
     tools: (&DecoderChain, &GateMeasurement),
     line: &Arc<ControlSocket>,
 ) -> io::Result<()> {
+    let begun = Instant::now();
     let place = Place::of(options.resume.as_ref());
     let say = |event: JobEvent| {
         if let Some(next) = place.news() {
@@ -163,8 +164,10 @@ fn run_job(
         Err(_) => ControlFlow::Break(()),
     };
     let trouble = SourceErrorCell::default();
-    let outcome = source::open(source, line, &trouble, &place)
-        .and_then(|demuxer| job::analyze_opened(demuxer, options, tools, &emit));
+    let outcome = source::open(source, line, &trouble, &place).and_then(|demuxer| {
+        let silence = demuxer.heard_at().unwrap_or(begun).saturating_duration_since(begun);
+        job::analyze_opened(demuxer, &options.heard_after(silence), tools, &emit)
+    });
     match trouble.explain(outcome) {
         Ok(report) => say(JobEvent::Done(report)),
         Err(JobFault::Stopped) => Ok(()),

@@ -211,15 +211,15 @@ impl JobThread {
 
     /// Returns the event of the source's return, and its frame index.
     pub(super) fn came_back(&self, first: &Signal, gap: Gap) -> (u64, Event) {
-        let came = self.opened.as_ref().and_then(|opened| opened.came);
-        let silent = came.map_or(Duration::ZERO, |came| came.elapsed());
+        let last = self.opened.as_ref().and_then(|opened| opened.recorder.last());
+        let gap_ms = last.map_or(0, |(last, _)| first.pts_ms.saturating_sub(last.pts_ms));
         let Gap { reason, attempts } = gap;
         let event = Event::SourceReconnected(SourceReconnected {
             request_id: self.ingest.request_id,
             stream_id: self.ingest.stream_id.clone(),
             frame_index: first.frame_index,
             pts_ms: first.pts_ms,
-            gap_ms: u64::try_from(silent.as_millis()).unwrap_or(u64::MAX),
+            gap_ms: u64::try_from(gap_ms).unwrap_or(0),
             attempts,
             reason,
         });
