@@ -282,7 +282,11 @@ impl Supervisor {
                 Some(WorkerReply::Open { url, from }) => {
                     let asked = Instant::now();
                     feed.open(&mut process, &url, from)?;
-                    watchdog.resume(asked);
+                    if feed.is_endless() {
+                        watchdog.excuse(asked);
+                    } else {
+                        watchdog.resume(asked);
+                    }
                 }
                 Some(WorkerReply::Failed(fault)) => return Err(fault.into()),
                 Some(_) => return Err(WireError::Unexpected("reply").into()),

@@ -36,11 +36,17 @@ impl Watchdog<'_> {
         self.frames_seen |= is_of_frames;
     }
 
-    /// Excuses the time since `since`, in which the worker waited for the supervisor.
+    /// Excuses the time since `since`, in which the worker waited for the supervisor, and ends its silence.
     pub fn resume(&mut self, since: Instant) {
-        self.heard = Instant::now();
-        self.looked = self.heard;
-        let waited = self.heard - since;
+        self.excuse(since);
+        self.heard = self.looked;
+    }
+
+    /// Excuses the time since `since` alone: a live playlist may grow for ever by media that nothing decodes.
+    pub fn excuse(&mut self, since: Instant) {
+        self.looked = Instant::now();
+        let waited = self.looked - since;
+        self.heard += waited;
         self.excused += waited;
         if let Some(ended) = &mut self.source_ended {
             *ended += waited;
@@ -88,6 +94,19 @@ mod tests {
             watchdog.resume(Instant::now());
         }
         assert!(matches!(watchdog.check(), Err(WorkerError::Stalled(_))));
+    }
+
+    #[test]
+    fn requests_of_a_live_source_that_shows_nothing_do_not_end_its_silence() {
+        let limits = WorkerLimits::camera();
+        let mut watchdog = Watchdog::new(&limits);
+        watchdog.heard(true);
+        watchdog.heard =
+            Instant::now().checked_sub(limits.stall * 2).expect("a machine that is up");
+        watchdog.excuse(Instant::now());
+        assert!(matches!(watchdog.check(), Err(WorkerError::Stalled(_))));
+        watchdog.resume(Instant::now());
+        assert!(watchdog.check().is_ok(), "pictures do");
     }
 
     #[test]
