@@ -121,8 +121,7 @@ impl DecoderChain {
     }
 }
 
-/// Returns the name of libav's own decoder of `codec`, such as `software:h264`; it decodes what can be read only
-/// once.
+/// Returns the name of libav's own decoder of `codec`, such as `software:h264`; no other decodes live sources.
 pub fn software_decoder(codec: Codec) -> String {
     format!("{}:{}", DecodeBackend::Software.as_str(), decoder_name(codec).to_string_lossy())
 }

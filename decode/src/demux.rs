@@ -163,7 +163,7 @@ pub struct Demuxer {
     hurry: Option<usize>,
     /// Frames of an earlier connection that this one continues.
     earlier: Option<Earlier>,
-    /// Ticks added to the times, so that they begin where they should; `None` until the first packet with a time.
+    /// Ticks added to the times; `None` until the first packet with a time.
     moved_by: Option<i64>,
 }
 

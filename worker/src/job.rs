@@ -58,8 +58,8 @@ pub struct Resume {
     pub last: Signal,
     /// State of the gate after that signal.
     pub gate: GateState,
-    /// Presentation time of the first picture in milliseconds: that of the last signal plus the gap until the job
-    /// begins. The worker adds the time until the source sends media.
+    /// Presentation time of the first picture in milliseconds if it came as the job begins: that of the last
+    /// signal plus the gap. The worker adds the time until media comes.
     pub begins_at_ms: i64,
     /// Number of the playlist segment that follows the last one read, if the source is a playlist.
     pub segment: Option<u64>,
