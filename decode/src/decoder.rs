@@ -121,7 +121,8 @@ impl DecoderChain {
     }
 }
 
-/// Returns the name of libav's own decoder of `codec`, such as `software:h264`; no other decodes live sources.
+/// Returns the name of libav's own decoder of `codec`, such as `software:h264`: no other decodes an input that
+/// can be read only once.
 pub fn software_decoder(codec: Codec) -> String {
     format!("{}:{}", DecodeBackend::Software.as_str(), decoder_name(codec).to_string_lossy())
 }
