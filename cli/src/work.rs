@@ -102,7 +102,7 @@ pub fn carry_out(
     let Some(id) = asked["job_id"].as_str() else { return Ok(Ended::Done(asked)) };
     let path = run_path(run, &format!("/jobs/{id}"))?;
     let bar = progress::start(work, None);
-    let (mut is_cancelled, mut is_told) = (false, false);
+    let (mut is_cancelled, mut looks_queued) = (false, 0);
     loop {
         if cancel.is_cancelled() && !is_cancelled {
             is_cancelled = true;
@@ -114,8 +114,9 @@ pub fn carry_out(
         let held = is_cancelled.then(|| ("wait_ms", LOOK_MS.to_string()));
         let job: Job = events::retry_unreachable(true, || client.get(&path, held.as_slice()))?;
         progress::show(&bar, job.frames_done, job.frames_total, job.line());
-        if job.status == "queued" && !is_told {
-            is_told = true;
+        looks_queued += u32::from(job.status == "queued");
+        // A job that begins at once may be queued at the first look.
+        if job.status == "queued" && looks_queued == 2 {
             bar.suspend(|| {
                 note!(
                     "sightline: queued until another job ends: GET /v1/limits says how many run at \
