@@ -230,18 +230,20 @@ fn record(client: &ApiClient, run: &str) -> Result<Value, CliError> {
 
 /// Ends the run, or deletes it if it is empty or its source was refused; returns its record.
 fn end(client: &ApiClient, run: &str, is_refused: bool) -> Result<Value, CliError> {
-    let (path, record) = (run_path(run, "")?, record(client, run)?);
-    match record["status"].as_str() {
-        Some("pending") => events::retry_unreachable(true, || client.delete(&path)),
-        Some("processing") if is_refused => {
-            events::retry_unreachable(true, || client.delete(&path))
+    let path = run_path(run, "")?;
+    // All of it is tried again: an answer may be lost although the run has ended.
+    events::retry_unreachable(true, || {
+        let record: Value = client.get(&path, &[])?;
+        match record["status"].as_str() {
+            Some("pending") => client.delete(&path),
+            Some("processing") if is_refused => client.delete(&path),
+            Some("processing") => {
+                post_nothing(client, run, "/finish")?;
+                client.get(&path, &[])
+            }
+            _ => Ok(record),
         }
-        Some("processing") => {
-            events::retry_unreachable(true, || post_nothing(client, run, "/finish"))?;
-            client.get(&path, &[])
-        }
-        _ => Ok(record),
-    }
+    })
 }
 
 fn tell(args: &RunArgs, client: &ApiClient, run: &str, record: &Value) -> Result<(), CliError> {
