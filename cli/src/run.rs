@@ -177,7 +177,7 @@ fn carry_out(
         match analyzed {
             Err(CliError::Api(error)) if was_cut && has_no_frames(&error) => {
                 note!("sightline: nothing was decoded before the end");
-                return Err(CliError::Interrupted);
+                return Err(work::cut(cancel));
             }
             analyzed => drop(analyzed?),
         }
