@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use media::WallTime;
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Value, json};
+use worker::CancelToken;
 
 use crate::{
     activity,
@@ -63,7 +64,7 @@ pub fn run(args: &EventsArgs) -> Result<(), CliError> {
     let client = ApiClient::new(&args.server)?;
     let (next, printer) = (args.from_seq, Printer::new(args.json));
     let mut timeline = Timeline { args, client: &client, next, has_ended: false, printer };
-    retry_unreachable(args.follow, || timeline.read())?;
+    retry_unreachable(args.follow.then(CancelToken::new).as_ref(), || timeline.read())?;
     if args.follow { timeline.follow() } else { Ok(()) }
 }
 
@@ -110,7 +111,7 @@ impl Timeline<'_> {
                 "limit": PAGE,
                 "wait_ms": (!over).then_some(WAIT_MS),
             });
-            let reply = ask(self.client, &given(query))?;
+            let reply = ask(self.client, &given(query), &CancelToken::new())?;
             reply.matches.iter().try_for_each(|event| self.take(event))?;
             self.printer.flush()?;
             (self.next, more) = (reply.next_from_seq, reply.has_more);
@@ -122,7 +123,8 @@ impl Timeline<'_> {
     /// Returns true if the run has ended; prints a note once if the run is idle.
     fn is_over(&self, is_told: &mut bool) -> Result<bool, CliError> {
         let path = run_path(&self.args.run, "")?;
-        let run: Run = retry_unreachable(true, || self.client.get(&path, &[]))?;
+        let never = CancelToken::new();
+        let run: Run = retry_unreachable(Some(&never), || self.client.get(&path, &[]))?;
         let rests = run.active_job.is_none() && run.session_id.is_none();
         if rests && run.status == "processing" && !std::mem::replace(is_told, true) {
             note!(
@@ -140,35 +142,47 @@ impl Timeline<'_> {
     }
 }
 
-/// Polls once; waits for a server that went away to come back.
-pub fn ask(client: &ApiClient, query: &Value) -> Result<QueryReply, CliError> {
+/// Polls once; waits for a server that went away to come back, as [`retry_unreachable`] does.
+pub fn ask(
+    client: &ApiClient,
+    query: &Value,
+    cancel: &CancelToken,
+) -> Result<QueryReply, CliError> {
     let patience = QUICK + Duration::from_millis(WAIT_MS.into());
     let asked = Instant::now();
-    let reply: QueryReply = retry_unreachable(true, || client.post("v1/query", query, patience))?;
+    let reply: QueryReply =
+        retry_unreachable(Some(cancel), || client.post("v1/query", query, patience))?;
     if query["wait_ms"].is_u64() && reply.matches.is_empty() {
         std::thread::sleep(POLL_EVERY.saturating_sub(asked.elapsed()));
     }
     Ok(reply)
 }
 
-/// Retries while the server is unreachable, or the caller asks too often, for `RECONNECT` at most and only if
-/// `patient`.
+/// Retries while the server is unreachable, until Ctrl-C, or the caller asks too often; for `RECONNECT` at most, and
+/// not at all without `cancel`.
 pub fn retry_unreachable<T>(
-    patient: bool,
+    cancel: Option<&CancelToken>,
     mut ask: impl FnMut() -> Result<T, CliError>,
 ) -> Result<T, CliError> {
     let give_up = Instant::now() + RECONNECT;
+    // What follows a Ctrl-C is tried again too; the next one exits the process.
+    let was_cancelled = cancel.is_some_and(CancelToken::is_cancelled);
     loop {
-        match ask() {
-            Err(
-                CliError::Unreachable { reason, .. }
-                | CliError::Api(ApiError { status: 429, message: reason, .. }),
-            ) if patient && Instant::now() < give_up => {
-                note!("sightline: {}; trying again", printable(&reason));
-                std::thread::sleep(RETRY_EVERY);
+        let reason = match (ask(), cancel) {
+            (Err(CliError::Unreachable { reason, .. }), Some(cancel))
+                if cancel.is_cancelled() == was_cancelled && Instant::now() < give_up =>
+            {
+                reason
             }
-            outcome => return outcome,
-        }
+            (Err(CliError::Api(ApiError { status: 429, message, .. })), Some(_))
+                if Instant::now() < give_up =>
+            {
+                message
+            }
+            (outcome, _) => return outcome,
+        };
+        note!("sightline: {}; trying again", printable(&reason));
+        std::thread::sleep(RETRY_EVERY);
     }
 }
 

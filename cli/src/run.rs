@@ -100,7 +100,9 @@ pub fn run(args: &RunArgs) -> Result<(), CliError> {
     note!("sightline: {} of {}", printable(run), printable(&shown(&source)));
     let outcome = carry_out(args, &client, (run, &model), source, &cancel);
     let is_refused = matches!(&outcome, Err(CliError::Api(error)) if error.status == 422);
-    let ended = end(&client, run, is_refused);
+    // After Ctrl-C a server that is away is asked once more only.
+    let is_away = cancel.is_cancelled() && matches!(outcome, Err(CliError::Unreachable { .. }));
+    let ended = end(&client, run, is_refused, (!is_away).then_some(&cancel));
     let was_cut = outcome?;
     tell(args, &client, run, &ended?)?;
     // For a camera this is the normal end.
@@ -155,10 +157,13 @@ fn carry_out(
     let ended = work::carry_out(client, (run, kind), &body, cancel, &mut cursor, &mut on_event);
     let ended = ended.map_err(|error| explained(error, &args.source))?;
     let was_cut = matches!(ended, Ended::Cancelled);
-    if was_cut && matches!(record(client, run)?["status"].as_str(), Some("cancelled" | "completed"))
-    {
-        // Its end was asked for elsewhere; it takes no analysis any more.
-        return Ok(false);
+    if was_cut {
+        let path = run_path(run, "")?;
+        let record: Value = events::retry_unreachable(Some(cancel), || client.get(&path, &[]))?;
+        if matches!(record["status"].as_str(), Some("cancelled" | "completed")) {
+            // Its end was asked for elsewhere; it takes no analysis any more.
+            return Ok(false);
+        }
     }
     if let Ended::Done(answer) = ended
         && answer["more_frames"] == true
@@ -223,16 +228,16 @@ fn say(at: &str, words: &str) {
     note!("{at:>12}  {}", printable(words));
 }
 
-fn record(client: &ApiClient, run: &str) -> Result<Value, CliError> {
-    let path = run_path(run, "")?;
-    events::retry_unreachable(true, || client.get(&path, &[]))
-}
-
 /// Ends the run, or deletes it if it is empty or its source was refused; returns its record.
-fn end(client: &ApiClient, run: &str, is_refused: bool) -> Result<Value, CliError> {
+fn end(
+    client: &ApiClient,
+    run: &str,
+    is_refused: bool,
+    cancel: Option<&CancelToken>,
+) -> Result<Value, CliError> {
     let path = run_path(run, "")?;
     // All of it is tried again: an answer may be lost although the run has ended.
-    events::retry_unreachable(true, || {
+    events::retry_unreachable(cancel, || {
         let record: Value = client.get(&path, &[])?;
         match record["status"].as_str() {
             Some("pending") => client.delete(&path),

@@ -1,7 +1,7 @@
 //! Runs work on a run as a job: starts it, watches it, cancels it on Ctrl-C.
 //!
 //! Promises that Ctrl-C keeps what was recorded so far, and that a server which restarts is waited for as
-//! long as with `events --follow`.
+//! long as with `events --follow`, or until Ctrl-C.
 
 use reqwest::StatusCode;
 use serde::{Deserialize, Serialize};
@@ -47,9 +47,9 @@ impl Cursor<'_> {
     }
 
     /// Passes all new events to `on_event`; waits for one up to `wait_ms`, if given.
-    pub fn read(
+    fn read(
         &mut self,
-        client: &ApiClient,
+        (client, cancel): (&ApiClient, &CancelToken),
         mut wait_ms: Option<u32>,
         on_event: &mut dyn FnMut(&EventRecord) -> Result<(), CliError>,
     ) -> Result<(), CliError> {
@@ -58,7 +58,7 @@ impl Cursor<'_> {
             let query = json!({
                 "run_id": run_id, "from_seq": from_seq, "limit": PAGE, "wait_ms": wait_ms.take(),
             });
-            let reply = events::ask(client, &given(query))?;
+            let reply = events::ask(client, &given(query), cancel)?;
             reply.matches.iter().try_for_each(&mut *on_event)?;
             self.from_seq = reply.next_from_seq;
             if !reply.has_more {
@@ -106,13 +106,16 @@ pub fn carry_out(
     loop {
         if cancel.is_cancelled() && !is_cancelled {
             is_cancelled = true;
-            cancel_job(client, run, id)?;
+            note!("sightline: ending; what came until now is kept");
+            events::retry_unreachable(Some(cancel), || cancel_job(client, run, id))?;
         }
         let wait = (!is_cancelled).then_some(LOOK_MS);
-        cursor.read(client, wait, &mut |event| bar.suspend(|| on_event(event)))?;
+        let from = (client, cancel);
+        cursor.read(from, wait, &mut |event| bar.suspend(|| on_event(event)))?;
         // A cancelled job that runs on is waited for here, as no event may come.
         let held = is_cancelled.then(|| ("wait_ms", LOOK_MS.to_string()));
-        let job: Job = events::retry_unreachable(true, || client.get(&path, held.as_slice()))?;
+        let look = || client.get(&path, held.as_slice());
+        let job: Job = events::retry_unreachable(Some(cancel), look)?;
         progress::show(&bar, job.frames_done, job.frames_total, job.line());
         looks_queued += u32::from(job.status == "queued");
         // A job that begins at once may be queued at the first look.
@@ -128,7 +131,7 @@ pub fn carry_out(
             continue;
         }
         bar.finish_and_clear();
-        cursor.read(client, None, on_event)?;
+        cursor.read(from, None, on_event)?;
         return match job.status.as_str() {
             "succeeded" => Ok(Ended::Done(job.result.unwrap_or_default())),
             "cancelled" => Ok(Ended::Cancelled),
@@ -139,7 +142,6 @@ pub fn carry_out(
 
 /// Cancels a job; a job that has ended is no error.
 fn cancel_job(client: &ApiClient, run: &str, id: &str) -> Result<(), CliError> {
-    note!("sightline: ending; what came until now is kept");
     let path = run_path(run, &format!("/jobs/{id}"))?;
     match client.delete::<Value>(&path) {
         Ok(_) | Err(CliError::Api(ApiError { status: 404 | 409, .. })) => Ok(()),
