@@ -23,7 +23,7 @@ use crate::{
 const PAGE: u32 = 1000;
 const WAIT_MS: u32 = 20_000;
 /// Least interval of polls that find nothing: a draining server holds no answer.
-const POLL_EVERY: Duration = Duration::from_millis(100);
+pub const POLL_EVERY: Duration = Duration::from_millis(100);
 const RECONNECT: Duration = Duration::from_secs(30);
 const RETRY_EVERY: Duration = Duration::from_secs(1);
 const ENDS: [&str; 5] =

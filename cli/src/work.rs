@@ -128,6 +128,9 @@ pub fn carry_out(
             });
         }
         if matches!(job.status.as_str(), "queued" | "running") {
+            if is_cancelled {
+                std::thread::sleep(events::POLL_EVERY);
+            }
             continue;
         }
         bar.finish_and_clear();
