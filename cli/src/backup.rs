@@ -46,13 +46,7 @@ pub fn run(args: &BackupArgs) -> Result<(), CliError> {
         let source = io::Error::new(io::ErrorKind::InvalidInput, "is a log, not a data directory");
         return Err(CliError::Read { path: dir.clone(), source });
     }
-    if is_within(to, dir) {
-        let source = io::Error::new(
-            io::ErrorKind::InvalidInput,
-            "is within the directory that is copied: name one beside it",
-        );
-        return Err(CliError::Write { path: to.clone(), source });
-    }
+    check_apart(to, dir)?;
     // The copy gets its final name once complete; a partial copy could be taken for a backup.
     let mut part = to.as_os_str().to_owned();
     part.push(".part");
@@ -81,13 +75,17 @@ pub fn run(args: &BackupArgs) -> Result<(), CliError> {
     out.finish()
 }
 
-/// Returns true if `path`, which need not exist, lies within `dir`.
-fn is_within(path: &Path, dir: &Path) -> bool {
-    let dir = dir.canonicalize();
-    let there = std::path::absolute(path)
+/// Fails if `to`, which need not exist, lies within `dir`: the copy would have no end.
+fn check_apart(to: &Path, dir: &Path) -> Result<(), CliError> {
+    let there = std::path::absolute(to)
         .ok()
         .and_then(|path| path.ancestors().find_map(|ancestor| ancestor.canonicalize().ok()));
-    matches!((there, dir), (Some(there), Ok(dir)) if there.starts_with(&dir))
+    if !matches!((there, dir.canonicalize()), (Some(there), Ok(dir)) if there.starts_with(&dir)) {
+        return Ok(());
+    }
+    let problem = format!("is within {}, which is copied: name one beside it", dir.display());
+    let source = io::Error::new(io::ErrorKind::InvalidInput, problem);
+    Err(CliError::Write { path: to.to_owned(), source })
 }
 
 /// Copies the ledger of the data directory `from`, which a server may have open, into the directory `to`.
@@ -232,6 +230,7 @@ impl Backup<'_> {
         if !(found.is_symlink() && is_followed) {
             return Ok(Some(found));
         }
+        check_apart(self.to, &path)?;
         fs::metadata(&path).map(Some).map_err(|source| CliError::Read { path, source })
     }
 

@@ -117,7 +117,7 @@ fn a_directory_is_not_copied_into_itself() {
     for (to, within) in
         [("data", true), ("data/a/b", true), ("data2", false), ("x/../data/y", true)]
     {
-        assert_eq!(is_within(&dir.path().join(to), &data), within, "{to}");
+        assert_eq!(check_apart(&dir.path().join(to), &data).is_err(), within, "{to}");
     }
 }
 
@@ -140,6 +140,8 @@ fn a_folder_on_another_disk_is_copied_too_and_missed_where_it_is_gone() {
     };
     let to = copied("copy").expect("copied");
     assert_eq!(fs::read(to.join("blobs/ab/still")).expect("there"), b"a still");
+    let endless = copied("disk/copy").expect_err("it would hold itself").to_string();
+    assert!(endless.contains("data/blobs, which is copied"), "{endless}");
     fs::remove_dir_all(&disk).expect("removed");
     let failed = copied("other").expect_err("its stills are gone").to_string();
     assert!(failed.contains("data/blobs"), "{failed}");
