@@ -238,10 +238,11 @@ impl Backup<'_> {
     fn rest(&mut self, folder: &Path) -> Result<(), CliError> {
         for name in names(&self.from.join(folder))? {
             let path = folder.join(&name);
-            let is_derived = folder == Path::new("")
-                && DERIVED.iter().any(|derived| name == OsStr::new(derived));
+            if folder == Path::new("") && DERIVED.iter().any(|it| name == OsStr::new(it)) {
+                continue;
+            }
             let Some(found) = self.found(folder, &path)? else { continue };
-            if found.is_dir() && path != Path::new("log/journal") && !is_derived {
+            if found.is_dir() && path != Path::new("log/journal") {
                 if !self.to.join(&path).is_dir() {
                     self.folder(&path)?;
                 }
