@@ -189,7 +189,16 @@ impl Backup<'_> {
             match Timeline::open_read_only(&self.to.join("log")) {
                 Ok((_, found)) => return Ok(found),
                 Err(TimelineError::Damaged { .. }) if is_changed => {}
-                Err(source) => return Err(CliError::Log { dir: self.from.to_owned(), source }),
+                Err(mut source) => {
+                    // Names the original: the copy is removed.
+                    if let TimelineError::Damaged { file, .. }
+                    | TimelineError::UnknownFormat { file, .. } = &mut source
+                        && let Ok(name) = file.strip_prefix(self.to)
+                    {
+                        *file = self.from.join(name);
+                    }
+                    return Err(CliError::Log { dir: self.from.to_owned(), source });
+                }
             }
         }
         Err(changes_too_fast(self.from.join("log")))

@@ -148,6 +148,26 @@ fn a_folder_on_another_disk_is_copied_too_and_missed_where_it_is_gone() {
 }
 
 #[test]
+fn damage_is_named_in_the_original() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let data = dir.path().join("data");
+    fs::create_dir_all(data.join("log")).expect("made");
+    fs::write(data.join("ledger"), [7; 4096]).expect("written");
+    let (log, _) = Timeline::open(&data.join("log"), TimelineOptions::default()).expect("opens");
+    (0..10).for_each(|number| drop(log.append_wait(batch(number)).expect("durable")));
+    drop(log);
+    let journal = data.join("log/journal");
+    let file = journal.join(&names(&journal).expect("listed")[0]);
+    let mut bytes = fs::read(&file).expect("there");
+    let used = bytes.iter().rposition(|byte| *byte != 0).expect("not empty");
+    bytes[used / 2] ^= 0x10;
+    fs::write(&file, bytes).expect("written");
+    let failed = run(&BackupArgs { dir: data, to: dir.path().join("copy") });
+    let failed = failed.expect_err("damaged").to_string();
+    assert!(failed.ends_with(&format!(" of {}", file.display())), "{failed}");
+}
+
+#[test]
 fn a_recording_that_ends_meanwhile_has_its_rows() {
     let dir = tempfile::tempdir().expect("a directory");
     let [from, to] = ["data", "backup"].map(|name| dir.path().join(name));
