@@ -27,6 +27,7 @@ use crate::{
     error::CliError,
     export, interrupt, markers,
     output::{StdoutWriter, grouped, printable},
+    replace::replace,
     report::{Report, ReportStill, StillSampler},
     thresholds::GateArgs,
     wire::MarkerRecord,
@@ -236,8 +237,7 @@ fn is_same_file(one: &Path, other: &Path) -> bool {
 
 fn save(dir: &Path, still: &Still) -> Result<PathBuf, CliError> {
     let path = dir.join(format!("{:06}_{}.jpg", still.frame_index, still.reason.as_str()));
-    std::fs::write(&path, &still.picture.jpeg)
-        .map_err(|source| CliError::Write { path: path.clone(), source })?;
+    replace(&path, |out| out.write_all(&still.picture.jpeg))?;
     Ok(path)
 }
 

@@ -8,6 +8,7 @@ use crate::{
     client::{ApiClient, ServerArgs},
     error::CliError,
     output::{self, StdoutWriter, TextTable, bytes, printable, say, text},
+    replace::replace,
 };
 
 #[derive(clap::Args)]
@@ -66,8 +67,7 @@ fn path(name: &str) -> Result<String, CliError> {
 /// Writes `content` to a file, or to standard output.
 pub fn save(content: &[u8], to: Option<&std::path::Path>) -> Result<(), CliError> {
     if let Some(path) = to {
-        let failed = |source| CliError::Write { path: path.to_owned(), source };
-        return std::fs::write(path, content).map_err(failed);
+        return replace(path, |out| out.write_all(content));
     }
     let mut out = StdoutWriter::stdout();
     out.bytes(content)?;

@@ -41,6 +41,7 @@ mod mcp;
 mod models;
 mod output;
 mod progress;
+mod replace;
 mod report;
 mod run;
 mod runs;

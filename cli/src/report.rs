@@ -6,18 +6,14 @@
 mod page;
 mod still_sampler;
 
-use std::{
-    fs::File,
-    io::{BufWriter, Write},
-    path::Path,
-};
+use std::path::Path;
 
 use gate::{Gate, GateConfig, SelectionReason};
 use media::{EventType, Signal};
 
 pub use still_sampler::{ReportStill, StillSampler};
 
-use crate::{activity::EpisodeRecord, error::CliError, wire::MarkerRecord};
+use crate::{activity::EpisodeRecord, error::CliError, replace::replace, wire::MarkerRecord};
 
 /// Content of the page.
 pub struct Report<'a> {
@@ -43,12 +39,7 @@ pub struct Report<'a> {
 
 impl Report<'_> {
     pub fn write(&self, path: &Path) -> Result<(), CliError> {
-        let write = || -> std::io::Result<()> {
-            let mut out = BufWriter::new(File::create(path)?);
-            page::write(self, &mut out)?;
-            out.flush()
-        };
-        write().map_err(|source| CliError::Write { path: path.to_owned(), source })
+        replace(path, |mut out| page::write(self, &mut out))
     }
 
     /// Returns the gate's reason for each frame, derived from the signals.
