@@ -45,6 +45,12 @@ pub fn publish(args: &PublishArgs) -> Result<Published, CliError> {
     outcome.and(ended)?;
     let mut figures = PublishStats::default();
     sessions.iter().for_each(|session| figures.add(&session.figures()));
+    // The time of --seconds may be up before the first connects.
+    if let Some(first) = sessions.first().filter(|_| figures.connected == 0)
+        && !cancel.is_cancelled()
+    {
+        return Err(first.never_connected());
+    }
     Ok(Published { runs, figures })
 }
 

@@ -207,7 +207,8 @@ impl PublisherSession {
         closed
     }
 
-    fn never_connected(&self) -> CliError {
+    /// Returns the error of a session that the server accepted, and which never connected.
+    pub fn never_connected(&self) -> CliError {
         let session = format!("session {} was accepted and never connected", self.number);
         CliError::Exit(Exit::Unreachable, format!("{session}: no answer to ICE or DTLS"))
     }

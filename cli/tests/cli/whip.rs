@@ -111,16 +111,20 @@ struct Received {
     units: Vec<Vec<AccessUnit>>,
 }
 
-/// Publishes to a receiving endpoint.
-fn received(file: &str, options: &[&str]) -> Received {
-    let port = WebRtcEndpoint::open(EndpointConfig {
+fn endpoint() -> WebRtcEndpoint {
+    WebRtcEndpoint::open(EndpointConfig {
         bind: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0),
         public_ips: Vec::new(),
         sessions_max: 16,
         connect_within: Duration::from_secs(30),
         lost_after: Duration::from_secs(30),
     })
-    .expect("a port");
+    .expect("a port")
+}
+
+/// Publishes to a receiving endpoint.
+fn received(file: &str, options: &[&str]) -> Received {
+    let port = endpoint();
     let (sender, receiver) = mpsc::sync_channel(100_000);
     let requests = Arc::new(Mutex::new(Vec::new()));
     let log = Arc::clone(&requests);
@@ -208,4 +212,19 @@ fn a_server_without_media_is_told() {
     let file = clip("silent.mp4", H264);
     let url = serve(|_| (201, "/s".to_owned(), "v=0\r\nno answer".to_owned()));
     publish(&file, &url, &[]).says(1, "session 1: answer: ");
+}
+
+#[test]
+fn time_that_is_up_before_a_connection_is_no_success() {
+    let file = clip("unheard.mp4", H264);
+    let url = serve(|asked| {
+        if asked.line.starts_with("DELETE") {
+            return (200, String::new(), String::new());
+        }
+        // Its port is closed again before the answer arrives.
+        let sink = Box::new(Collect(mpsc::sync_channel(1).0, 0));
+        let (_, answer) = endpoint().answer(&asked.body, sink).expect("a good offer");
+        (201, "/s".to_owned(), answer.sdp)
+    });
+    publish(&file, &url, &["--seconds", "1"]).says(4, "session 1 was accepted and never connected");
 }
