@@ -4,7 +4,9 @@
 
 use std::{io, path::PathBuf};
 
+use decode::DecodeError;
 use media::ErrorKind;
+use worker::{JobFault, WorkerError};
 
 /// Exit code of a failed command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,10 +55,10 @@ pub enum CliError {
     #[error("cannot write to standard output: {0}")]
     Stdout(io::Error),
     /// The media worker gave no result.
-    #[error("{}: {source}", path.display())]
-    Analysis { path: PathBuf, source: worker::WorkerError },
+    #[error("{}: {source}{}", path.display(), supported(source))]
+    Analysis { path: PathBuf, source: WorkerError },
     #[error("cannot start the media worker: {0}")]
-    Worker(#[from] worker::WorkerError),
+    Worker(#[from] WorkerError),
     #[error("cannot start the media worker: {0}")]
     Select(#[from] worker::BackendSelectError),
     /// A run log cannot be read.
@@ -146,6 +148,19 @@ impl CliError {
     }
 }
 
+/// Returns what is read instead of an unsupported container or codec, to follow the message.
+fn supported(error: &WorkerError) -> &'static str {
+    match error {
+        WorkerError::Fault(JobFault::Decode(DecodeError::UnsupportedContainer(_))) => {
+            "; MP4, MOV, Matroska, WebM, MPEG-TS, AVI, FLV and raw video streams are read"
+        }
+        WorkerError::Fault(JobFault::Decode(DecodeError::UnsupportedCodec(_))) => {
+            "; H.264, H.265, VP8, VP9, AV1, MPEG-4 part 2 and MJPEG are decoded"
+        }
+        _ => "",
+    }
+}
+
 /// Returns the exit code of a failure other than a server that does not answer.
 pub fn of_kind(kind: ErrorKind) -> Exit {
     match kind {
@@ -187,7 +202,7 @@ mod tests {
         for (status, exit) in cases {
             assert_eq!(api(status).exit(), exit, "HTTP {status}");
         }
-        let ended = CliError::Worker(worker::WorkerError::Ended);
+        let ended = CliError::Worker(WorkerError::Ended);
         assert_eq!(ended.exit(), Exit::Failed, "a worker is no server");
     }
 

@@ -167,7 +167,7 @@ fn what_is_no_video_is_refused_with_the_reason() {
         ("", 5, "not a regular file"),
         ("fifo.mp4", 5, "not a regular file"),
         ("empty.mp4", 5, "empty"),
-        ("text.mp4", 5, "unsupported container"),
+        ("text.mp4", 5, "; MP4, MOV, Matroska"),
         ("playlist.mp4", 5, "refused"),
     ];
     for (name, code, words) in cases {
