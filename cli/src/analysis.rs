@@ -18,7 +18,11 @@ use worker::{
 };
 
 use crate::{
-    activity::EpisodeRecord, error::CliError, output::grouped, progress, wire::MarkerRecord,
+    activity::EpisodeRecord,
+    error::CliError,
+    output::{counted, grouped},
+    progress,
+    wire::MarkerRecord,
 };
 
 /// Run id of analyses without one, constant so that marker ids depend on the media only.
@@ -87,7 +91,7 @@ pub fn analyze(
             JobEvent::Progress { frames, pts_ms } => {
                 if let Some(bar) = &bar {
                     let at = u64::try_from(pts_ms).unwrap_or(0);
-                    progress::show(bar, at, None, format!("{} frames", grouped(frames)));
+                    progress::show(bar, at, None, counted(frames, "frame"));
                 }
             }
             JobEvent::Frames(records) => {
@@ -201,10 +205,8 @@ pub fn container(stream: &StreamInfo) -> String {
 /// Returns a warning if the results are incomplete.
 pub fn warning(report: &FileReport) -> Option<String> {
     if report.more_frames {
-        let frames = grouped(report.frames);
-        return Some(format!(
-            "The source goes on after {frames} frames: --max-frames asks for more."
-        ));
+        let frames = counted(report.frames, "frame");
+        return Some(format!("The source goes on after {frames}: --max-frames asks for more."));
     }
     match (report.truncated, report.damaged_packets) {
         (true, 0) => Some("The source ends early; everything before that is shown.".to_owned()),

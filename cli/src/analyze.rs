@@ -26,7 +26,7 @@ use crate::{
     environment,
     error::CliError,
     export, interrupt, markers,
-    output::{StdoutWriter, grouped, printable},
+    output::{StdoutWriter, counted, grouped, printable},
     replace::replace,
     report::{Report, ReportStill, StillSampler},
     thresholds::GateArgs,
@@ -261,9 +261,9 @@ fn tell(
     let seconds = started.elapsed().as_secs_f64();
     note!("{}", line.join(", "));
     note!(
-        "{} episodes, {} markers, {seconds:.2} s, {:.0} frames/s",
-        grouped(analysis.decided.episodes.len() as u64),
-        grouped(analysis.decided.markers.len() as u64),
+        "{}, {}, {seconds:.2} s, {:.0} frames/s",
+        counted(analysis.decided.episodes.len() as u64, "episode"),
+        counted(analysis.decided.markers.len() as u64, "marker"),
         analysis.report.frames as f64 / seconds.max(1e-9)
     );
     if let Some(warning) = analysis::warning(&analysis.report) {

@@ -18,7 +18,7 @@ use timeline::{RecoveryReport, Timeline, TimelineError};
 use crate::{
     error::CliError,
     log::locate,
-    output::{StdoutWriter, grouped},
+    output::{StdoutWriter, counted},
 };
 
 #[derive(clap::Args)]
@@ -69,9 +69,8 @@ pub fn run(args: &BackupArgs) -> Result<(), CliError> {
         fs::remove_dir_all(&part).ok();
     })?;
     let mut out = StdoutWriter::stdout();
-    let (events, files, bytes) =
-        (grouped(log.events), grouped(backup.files), grouped(backup.bytes));
-    out.line(format_args!("{events} events, {files} files, {bytes} bytes"))?;
+    let (events, files) = (counted(log.events, "event"), counted(backup.files, "file"));
+    out.line(format_args!("{events}, {files}, {}", counted(backup.bytes, "byte")))?;
     out.finish()
 }
 

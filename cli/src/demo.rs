@@ -25,7 +25,7 @@ use crate::{
     environment,
     error::CliError,
     interrupt, keyframes, markers,
-    output::{StdoutWriter, grouped, printable},
+    output::{StdoutWriter, counted, grouped, printable},
     progress,
     report::{Report, ReportStill, StillSampler},
     wire::{QueryReply, RunRecord},
@@ -188,7 +188,8 @@ fn work(
     activity::print(&mut out, &episodes)?;
     markers::print(&mut out, &markers, false)?;
     out.finish()?;
-    note!("{} markers in {:.1} s", markers.len(), started.elapsed().as_secs_f64());
+    let found = counted(markers.len() as u64, "marker");
+    note!("{found} in {:.1} s", started.elapsed().as_secs_f64());
     note!("report: {}", printable(&report.to_string_lossy()));
     Ok(run.run_id)
 }
@@ -253,7 +254,7 @@ fn ingest(
             if let (Some(frames), Some(pts_ms)) = (done["frames"].as_u64(), done["pts_ms"].as_i64())
             {
                 let at = u64::try_from(pts_ms).unwrap_or(0);
-                progress::show(&bar, at, None, format!("{} frames", grouped(frames)));
+                progress::show(&bar, at, None, counted(frames, "frame"));
             }
         };
         bar.finish_and_clear();

@@ -18,7 +18,7 @@ use timeline::{BlobStore, CutBytes, Event, EventKind, RepairPlan, StoredEvent, T
 
 use crate::{
     error::{CliError, Exit},
-    output::{StdoutWriter, grouped},
+    output::{StdoutWriter, counted, grouped},
     wire::EventRecord,
 };
 
@@ -127,13 +127,11 @@ fn verify(dir: &Path, json: bool) -> Result<(), CliError> {
             "problems": problems,
         }))?;
     } else {
-        let (events, files) = (grouped(report.events), grouped(report.files));
-        let (columns, stills) = (grouped(report.columns), grouped(stills));
-        out.line(format_args!(
-            "{events} events in {files} files, {columns} columns, {stills} stills"
-        ))?;
+        let (events, files) = (counted(report.events, "event"), counted(report.files, "file"));
+        let (columns, stills) = (counted(report.columns, "column"), counted(stills, "still"));
+        out.line(format_args!("{events} in {files}, {columns}, {stills}"))?;
         if open > 0 {
-            out.line(format_args!("{} recordings in progress, or left", grouped(open)))?;
+            out.line(format_args!("{} in progress, or left", counted(open, "recording")))?;
         }
         if stills_away > 0 {
             let away = grouped(stills_away);
@@ -322,6 +320,6 @@ fn repair(dir: &Path, json: bool) -> Result<(), CliError> {
             cut.bytes, cut.offset
         ))?;
     }
-    out.line(format_args!("{} events are left", grouped(report.events)))?;
+    out.line(format_args!("left: {}", counted(report.events, "event")))?;
     out.finish()
 }

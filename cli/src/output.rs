@@ -286,6 +286,11 @@ pub fn grouped(count: u64) -> String {
     text
 }
 
+/// Formats a number of things, in the plural with an `s`.
+pub fn counted(count: u64, thing: &str) -> String {
+    format!("{} {thing}{}", grouped(count), if count == 1 { "" } else { "s" })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -300,6 +305,8 @@ mod tests {
         assert_eq!(bytes(1536), "1.5 KiB");
         assert_eq!(grouped(0), "0");
         assert_eq!(grouped(1_234_567), "1,234,567");
+        let frames = [0, 1, 1000].map(|count| counted(count, "frame"));
+        assert_eq!(frames, ["0 frames", "1 frame", "1,000 frames"]);
     }
 
     #[test]

@@ -24,7 +24,7 @@ use crate::{
     environment,
     error::{CliError, Exit},
     interrupt,
-    output::{StdoutWriter, grouped},
+    output::{StdoutWriter, counted},
     zones::ZoneArgs,
 };
 
@@ -218,13 +218,13 @@ fn print(verified: &Verified, json: bool) -> Result<(), CliError> {
         return out.finish();
     }
     for pass in &verified.passes {
-        let (frames, stills) = (grouped(pass.frames), grouped(pass.stills));
+        let (frames, stills) = (counted(pass.frames, "frame"), counted(pass.stills, "still"));
         let found = match &pass.divergence {
             None => "proven".to_owned(),
             Some(divergence) => format!("DIVERGES: {divergence}"),
         };
         out.line(format_args!(
-            "event {}: {frames} frames and {stills} stills of {} by {}: {found}",
+            "event {}: {frames} and {stills} of {} by {}: {found}",
             pass.seq, pass.source, pass.decoder
         ))?;
     }

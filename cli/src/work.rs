@@ -12,7 +12,7 @@ use crate::{
     client::{ApiClient, QUICK, api_error, given, run_path},
     error::{ApiError, CliError},
     events,
-    output::grouped,
+    output::{counted, grouped},
     progress,
     wire::EventRecord,
 };
@@ -156,8 +156,8 @@ impl Job {
     /// Describes the progress.
     fn line(&self) -> String {
         let mut line = match self.frames_total {
-            Some(total) => format!("{} of {} frames", grouped(self.frames_done), grouped(total)),
-            None => format!("{} frames", grouped(self.frames_done)),
+            Some(total) => format!("{} of {}", grouped(self.frames_done), counted(total, "frame")),
+            None => counted(self.frames_done, "frame"),
         };
         if self.frames_per_second > 0.0 {
             line.push_str(&format!(", {:.0} a second", self.frames_per_second));

@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use super::{Report, still_sampler::Tone};
 use crate::{
     activity::EpisodeRecord,
-    output::{clock, grouped},
+    output::{clock, counted, grouped},
     wire::MarkerRecord,
     words,
 };
@@ -134,10 +134,10 @@ fn tiles(report: &Report<'_>, out: &mut impl Write) -> io::Result<()> {
         )
     };
     let tone = |class, count| if count > 0 { class } else { "" };
-    tile("", "Analysed", &clock(span_ms), &format!("{} frames", grouped(frames)))?;
+    tile("", "Analysed", &clock(span_ms), &counted(frames, "frame"))?;
     let hint = format!("{:.1} s in all", moving_ms as f64 / 1000.0);
     tile("", "Activity", &grouped(report.episodes.len() as u64), &hint)?;
-    let hint = format!("{} {}", grouped(shots), if shots == 1 { "shot" } else { "shots" });
+    let hint = counted(shots, "shot");
     tile(tone("cut", cuts), "Scene cuts", &grouped(cuts), &hint)?;
     let hint = format!("{share:.1} % of all frames");
     tile(tone("artifact", artifacts), "Artifacts suspected", &grouped(artifacts), &hint)?;

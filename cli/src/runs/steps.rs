@@ -12,7 +12,7 @@ use crate::{
     client::{ApiClient, LONG, given, run_path},
     error::CliError,
     interrupt, models,
-    output::{StdoutWriter, say, text},
+    output::{StdoutWriter, counted, say, text},
     run::{reason_body, semantic},
     thresholds::GateArgs,
     upload,
@@ -135,10 +135,15 @@ impl IngestArgs {
         let body = self.source.body(client)?;
         let reply = self.source.work(client, (&self.run, "ingest"), &body)?;
         say(json, &reply, |reply| {
-            let frames = &reply["decoded_frames"];
-            more(reply, format!("{frames} frames decoded ({})", text(&reply["decoder"])))
+            let frames = number(&reply["decoded_frames"], "frame");
+            more(reply, format!("{frames} decoded ({})", text(&reply["decoder"])))
         })
     }
+}
+
+/// Formats a number of things in an answer.
+fn number(count: &Value, thing: &str) -> String {
+    counted(count.as_u64().unwrap_or(0), thing)
 }
 
 /// Appends a note if the source has more frames than the limit.
@@ -182,7 +187,8 @@ impl AnalyzeArgs {
             true => tried(&reply["dry_run"]),
             false => {
                 let markers = reply["markers"].as_array().map_or(0, Vec::len);
-                format!("{} frames analysed, {markers} markers", reply["generated"])
+                let markers = counted(markers as u64, "marker");
+                format!("{} analysed, {markers}", number(&reply["generated"], "frame"))
             }
         })?;
         if json || !self.dry_run {
@@ -213,10 +219,11 @@ impl ReasonArgs {
         let body = reason_body(self.source.body(client)?, &model, &self.prompt);
         let reply = self.source.work(client, (&self.run, "reason"), &body)?;
         say(json, &reply, |reply| {
-            let described = &reply["tokens"]["chunks_analyzed"];
             let line = format!(
-                "{} frames decoded, {described} chunks described, {} markers",
-                reply["decoded_frames"], reply["markers_emitted"]
+                "{} decoded, {} described, {}",
+                number(&reply["decoded_frames"], "frame"),
+                number(&reply["tokens"]["chunks_analyzed"], "chunk"),
+                number(&reply["markers_emitted"], "marker")
             );
             more(reply, line)
         })?;

@@ -153,7 +153,7 @@ fn a_damaged_recording_or_still_is_damage_and_a_missing_one() {
     let verify = || sightline(&["log", "verify", text(dir.path())]);
     let sound = verify();
     assert_eq!(sound.code, 0, "{}", sound.stderr);
-    assert!(sound.stdout.contains("1 stills"), "{}", sound.stdout);
+    assert!(sound.stdout.contains(", 1 still\n"), "{}", sound.stdout);
 
     let columns = OpenColumns::open(&dir.path().join("open-columns")).expect("opened");
     let told = Event::RunDeleted(RunDeleted { request_id: None, reclaim: None });
@@ -163,7 +163,7 @@ fn a_damaged_recording_or_still_is_damage_and_a_missing_one() {
     let bytes = std::fs::read(&recording).expect("readable");
     let with_one = verify();
     assert_eq!(with_one.code, 0, "{}", with_one.stderr);
-    assert!(with_one.stdout.contains("1 recordings in progress"), "{}", with_one.stdout);
+    assert!(with_one.stdout.contains("1 recording in progress"), "{}", with_one.stdout);
     std::fs::write(&recording, [&bytes[..], &[7; 70_000]].concat()).expect("written");
     assert_eq!(verify().code, 7, "a recording's end is damaged");
     std::fs::write(&recording, bytes).expect("written");
