@@ -86,7 +86,7 @@ fn render(path: &Path, cancel: &CancelToken) -> Result<PathBuf, CliError> {
         .output()
         .map_err(|source| CliError::Read { path: ffmpeg.clone(), source })?;
     if !output.status.success() {
-        // What there is of it is worth nothing, and may never have been begun.
+        // Half a video is of no use; ffmpeg may not have begun it.
         fs::remove_file(&partial).ok();
         // Ctrl-C ends ffmpeg too, which then has not failed.
         if cancel.is_cancelled() {
