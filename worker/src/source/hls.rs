@@ -120,10 +120,10 @@ impl HlsReader {
         HlsReader {
             line,
             trouble,
+            is_live: !media.has_ended || place.begin.is_some(),
             place,
             url,
             base,
-            is_live: !media.has_ended,
             media,
             begin,
             next: begin,
@@ -137,7 +137,8 @@ impl HlsReader {
         }
     }
 
-    /// Returns true if the playlist was still growing when it was opened; it cannot be read twice.
+    /// Returns true if the playlist is still growing, or was when an earlier job read it; it cannot be read
+    /// twice.
     pub(super) fn is_live(&self) -> bool {
         self.is_live
     }
@@ -231,7 +232,7 @@ impl HlsReader {
     /// failed again and the later one can be read: it may stay on the playlist, and missing, for ever.
     fn pass_over(&mut self) {
         let has_read = self.is_past_head || !self.head.is_empty();
-        if !self.is_live || self.place.begin.is_none() || has_read {
+        if self.place.begin.is_none() || has_read {
             return;
         }
         for number in self.next..self.next.saturating_add(PASSED_MAX) {

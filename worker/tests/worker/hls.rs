@@ -413,20 +413,21 @@ fn a_segment_that_is_missing_again_is_passed_over_if_a_later_one_is_there() {
     let folder = tempfile::tempdir().expect("a folder");
     let mapped = segmented(folder.path(), H264, "-hls_segment_type fmp4");
     let last = media::Signal::plain(24, 960);
-    for (mut shelf, kind, missing, next) in [
-        (plain(), "ts", 1, Some(2)),
-        (plain(), "ts", 3, None),
-        (mapped.clone(), "m4s", 1, Some(2)),
-        (mapped, "m4s", 3, None),
+    for (mut shelf, list, kind, missing, next) in [
+        (plain(), "live.m3u8", "ts", 1, Some(2)),
+        (plain(), "live.m3u8", "ts", 3, None),
+        // One that has ended meanwhile.
+        (plain(), "list.m3u8", "ts", 1, Some(2)),
+        (mapped.clone(), "live.m3u8", "m4s", 1, Some(2)),
+        (mapped, "live.m3u8", "m4s", 3, None),
     ] {
         let text = String::from_utf8(shelf.get("list.m3u8")).expect("text");
         shelf.put("live.m3u8", text.replace("#EXT-X-ENDLIST", ""));
         shelf.cut_one = Some((format!("list{missing}.{kind}"), 0));
         let (gate, begins_at_ms) = (Default::default(), 10_000);
         let resume = Some(Resume { last, gate, begins_at_ms, segment: Some(missing) });
-        let job = with(shelf.spec("live.m3u8"), |it| it.resume = resume);
-        let (heard, told, outcome) = followed(job);
+        let (heard, told, outcome) = followed(with(shelf.spec(list), |it| it.resume = resume));
         assert_eq!(LiveEnd::of(&outcome, 500_000), LiveEnd::Lost, "{outcome:?}");
-        assert_eq!((heard.signals.len(), told), (0, next), "{missing}.{kind}");
+        assert_eq!((heard.signals.len(), told), (0, next), "{list}: {missing}.{kind}");
     }
 }
