@@ -8,7 +8,7 @@ mod reread;
 
 use std::{
     io::{self, Read, Seek},
-    sync::Arc,
+    sync::{Arc, atomic::Ordering::Relaxed},
     time::Instant,
 };
 
@@ -187,9 +187,9 @@ impl Demuxer {
     ) -> Result<Demuxer, DecodeError> {
         check_first_bytes(&mut input)?;
         let heard_at = Some(Instant::now());
-        let (input, kept) = Reread::of(input);
+        let (input, is_over) = Reread::of(input);
         let mut format = FormatContext::open(input, check_container, limits.streams, LIVE_LOOK_US)?;
-        kept.end();
+        is_over.store(true, Relaxed);
         if !format.shows_pictures() {
             // A context cannot be probed again.
             let mut input = format.take_input();

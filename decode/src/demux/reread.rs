@@ -19,24 +19,16 @@ pub(super) struct Reread {
     is_over: Arc<AtomicBool>,
 }
 
-/// Handle that ends the keeping of further bytes.
-pub(super) struct Keeping(Arc<AtomicBool>);
-
-impl Keeping {
-    pub(super) fn end(&self) {
-        self.0.store(true, Relaxed);
-    }
-}
-
 impl Reread {
-    /// Keeps the bytes of `input` as they are read; an input that can seek is left as it is.
-    pub(super) fn of(mut input: Box<dyn ByteSource>) -> (Box<dyn ByteSource>, Keeping) {
+    /// Keeps the bytes of `input` as they are read, until the flag that is returned is set; an input that can
+    /// seek is left as it is.
+    pub(super) fn of(mut input: Box<dyn ByteSource>) -> (Box<dyn ByteSource>, Arc<AtomicBool>) {
         let is_over = Arc::<AtomicBool>::default();
-        let keeping = Keeping(Arc::clone(&is_over));
-        if input.stream_position().is_ok() {
-            return (input, keeping);
+        if input.stream_position().is_err() {
+            let (kept, is_over) = (Vec::new(), Arc::clone(&is_over));
+            input = Box::new(Reread { input, kept, at: 0, is_over });
         }
-        (Box::new(Reread { input, kept: Vec::new(), at: 0, is_over }), keeping)
+        (input, is_over)
     }
 }
 
