@@ -148,15 +148,8 @@ pub struct RemoteSources {
 /// First error of a job's connections; those that follow from it are dropped.
 type Cause = Arc<OnceLock<RemoteError>>;
 
-/// Arrival of the last media of a job, playlists excluded; clones share it.
-#[derive(Clone, Default)]
-struct MediaHeard(Arc<Mutex<Option<Instant>>>);
-
-impl MediaHeard {
-    fn note(&self) {
-        *self.0.lock() = Some(Instant::now());
-    }
-}
+/// Arrival of the last media of a job, playlists excluded.
+type MediaHeard = Arc<Mutex<Option<Instant>>>;
 
 /// Context of a job that reads a remote source.
 pub struct Errand<'a> {
@@ -190,7 +183,7 @@ impl RemoteConnections {
 
     /// Returns when the last media arrived; `None` if none did.
     pub fn heard_at(&self) -> Option<Instant> {
-        *self.heard.0.lock()
+        *self.heard.lock()
     }
 }
 

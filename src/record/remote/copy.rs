@@ -32,7 +32,7 @@ pub(super) async fn copy_to_pipe(
         let Some(bytes) = next else { return Ok(()) };
         line.took(bytes.len());
         if let Some(heard) = heard {
-            heard.note();
+            *heard.lock() = Some(std::time::Instant::now());
         }
         if pipe.write_all(&bytes).await.is_err() {
             return Ok(());
@@ -73,7 +73,7 @@ pub(super) async fn relay(
                 Err(error) => return Err(broken(host, &error)),
             };
             budget.take(len as u64)?;
-            heard.note();
+            *heard.lock() = Some(std::time::Instant::now());
             if to_worker.write_all(&buffer[..len]).await.is_err() {
                 return Ok(());
             }
