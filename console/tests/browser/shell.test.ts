@@ -52,6 +52,7 @@ test('a path that the server may not read is refused, and leaves no run', async 
 
 test('a deleted run is gone at once, comes back by Undo, and is deleted for good when the page is left', async ({ page, server, site }) => {
   const run = await makeRun(server, { file: clip('still.mp4'), label: 'to delete' });
+  await api(server, 'POST', 'runs', { label: 'to stay' });
   await page.goto(site);
   const row = rowOf(page, 'to delete');
   const remove = async (): Promise<void> => {
@@ -69,7 +70,7 @@ test('a deleted run is gone at once, comes back by Undo, and is deleted for good
   await page.getByRole('link', { name: 'Machine' }).click();
   await page.getByRole('link', { name: 'Runs', exact: true }).click();
   await expect(page.getByRole('button', { name: 'Undo' })).toBeVisible();
-  await expect(page.getByRole('row').nth(1)).toBeVisible();
+  await expect(rowOf(page, 'to stay')).toBeVisible();
   await expect(row).toHaveCount(0);
   await page.goto(`${site}machine`);
   await expect.poll(() => api(server, 'GET', `runs/${run}`).then(() => 'there', (error: Error) => error.message.match(/404/)?.[0])).toBe('404');
