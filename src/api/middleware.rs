@@ -152,6 +152,12 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_is_logged_of_a_request_is_bounded() {
+        let (short, long) = ("/v1/runs", "/a".repeat(30_000));
+        assert_eq!((logged(short), logged(&long).len()), (short, LOGGED_BYTES_MAX));
+    }
+
+    #[test]
     fn only_whip_and_files_fail_in_plain_text() {
         for (path, is_plain) in [
             ("/v1/stream/whip", true),
