@@ -22,7 +22,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     error::{ApiError, CliError},
-    output::printable,
+    output::{counted, printable},
     trust::CaArgs,
 };
 use items::Stopped;
@@ -233,8 +233,9 @@ pub fn given(mut body: Value) -> Value {
 pub fn note_damaged(count: u64) {
     if count > 0 {
         note!(
-            "sightline: left out {count} events that the server cannot read: its log is damaged, \
-             as `sightline log verify` says there"
+            "sightline: left out {} that the server cannot read: its log is damaged, as \
+             `sightline log verify` says there",
+            counted(count, "event")
         );
     }
 }
