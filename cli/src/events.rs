@@ -265,6 +265,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_server_that_is_away_is_not_waited_for_after_ctrl_c() {
+        for cancel in [Some(CancelToken::new()), None] {
+            let mut asked = 0;
+            let outcome = retry_unreachable(cancel.as_ref(), || {
+                asked += 1;
+                cancel.iter().for_each(CancelToken::cancel);
+                let (server, reason) = (String::new(), String::new());
+                Err::<(), _>(CliError::Unreachable { server, reason })
+            });
+            assert!(matches!(outcome, Err(CliError::Unreachable { .. })));
+            assert_eq!(asked, 1);
+        }
+    }
+
+    #[test]
     fn a_payload_becomes_one_line_of_its_scalars() {
         let payload = "{\"request_id\":\"req-1\",\"frames\":3,\"signals\":[{},{}],\"tenant_id\":null,\"mode\":\"balanced\"}";
         assert_eq!(brief(payload), "frames=3 signals=[2] mode=balanced");
