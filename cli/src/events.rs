@@ -168,17 +168,13 @@ pub fn retry_unreachable<T>(
     // What follows a Ctrl-C is tried again too; the next one exits the process.
     let was_cancelled = cancel.is_some_and(CancelToken::is_cancelled);
     loop {
-        let reason = match (ask(), cancel) {
+        let reason = match (ask(), cancel.filter(|_| Instant::now() < give_up)) {
             (Err(CliError::Unreachable { reason, .. }), Some(cancel))
-                if cancel.is_cancelled() == was_cancelled && Instant::now() < give_up =>
+                if cancel.is_cancelled() == was_cancelled =>
             {
                 reason
             }
-            (Err(CliError::Api(ApiError { status: 429, message, .. })), Some(_))
-                if Instant::now() < give_up =>
-            {
-                message
-            }
+            (Err(CliError::Api(ApiError { status: 429, message, .. })), Some(_)) => message,
             (outcome, _) => return outcome,
         };
         note!("sightline: {}; trying again", printable(&reason));
