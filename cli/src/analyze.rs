@@ -237,7 +237,7 @@ fn is_same_file(one: &Path, other: &Path) -> bool {
 
 fn save(dir: &Path, still: &Still) -> Result<PathBuf, CliError> {
     let path = dir.join(format!("{:06}_{}.jpg", still.frame_index, still.reason.as_str()));
-    replace(&path, |out| out.write_all(&still.picture.jpeg))?;
+    replace(&path, None, |out| out.write_all(&still.picture.jpeg))?;
     Ok(path)
 }
 

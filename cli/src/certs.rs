@@ -1,18 +1,13 @@
 //! `sightline certs`: makes a certificate for trying TLS and HTTP/3.
 
-use std::{
-    fs::{self, OpenOptions},
-    io::{self, Write},
-    os::unix::fs::OpenOptionsExt,
-    path::{Path, PathBuf},
-};
+use std::{fs, io, path::PathBuf};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use clap::Subcommand;
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, PublicKeyData};
 use sha2::{Digest, Sha256};
 
-use crate::{error::CliError, output::StdoutWriter};
+use crate::{error::CliError, output::StdoutWriter, replace::replace};
 
 /// Longest validity in days that browsers accept for a certificate pinned by its hash (WebTransport 3.1).
 const DAYS: i64 = 13;
@@ -83,27 +78,15 @@ fn make(args: &DevArgs) -> Result<Made, CliError> {
     }
     let unwritable = |source| CliError::Write { path: args.out.clone(), source };
     fs::create_dir_all(&args.out).map_err(unwritable)?;
-    write(&made.chain, &certificate.pem(), 0o644)?;
-    write(&made.key, &key.serialize_pem(), 0o600)?;
+    // By a rename: a server that reads them sees the old or the new one.
+    replace(&made.chain, Some(0o644), |out| out.write_all(certificate.pem().as_bytes()))?;
+    replace(&made.key, Some(0o600), |out| out.write_all(key.serialize_pem().as_bytes()))?;
     Ok(made)
-}
-
-/// Replaces the file at `path` by a rename, so that a server which reads it sees the old or the new one.
-fn write(path: &Path, text: &str, mode: u32) -> Result<(), CliError> {
-    let failed = |source| CliError::Write { path: path.to_owned(), source };
-    let new = path.with_extension("new");
-    match fs::remove_file(&new) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
-        _ => {}
-    }
-    let file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&new);
-    file.and_then(|mut file| file.write_all(text.as_bytes())).map_err(failed)?;
-    fs::rename(&new, path).map_err(failed)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
+    use std::{os::unix::fs::PermissionsExt, path::Path};
 
     use super::*;
 

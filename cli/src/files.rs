@@ -67,7 +67,7 @@ fn path(name: &str) -> Result<String, CliError> {
 /// Writes `content` to a file, or to standard output.
 pub fn save(content: &[u8], to: Option<&std::path::Path>) -> Result<(), CliError> {
     if let Some(path) = to {
-        return replace(path, |out| out.write_all(content));
+        return replace(path, None, |out| out.write_all(content));
     }
     let mut out = StdoutWriter::stdout();
     out.bytes(content)?;

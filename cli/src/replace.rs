@@ -9,15 +9,21 @@ use std::{
 
 use crate::error::CliError;
 
-/// Writes a file beside `path` and renames it once complete; writes to a device or a pipe as it is.
+/// Writes a file beside `path` and renames it once complete; writes to a device or a pipe as it is. Without `mode` an
+/// earlier file's stays.
 pub fn replace(
     path: &Path,
+    mode: Option<u32>,
     content: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<(), CliError> {
-    write(path, content).map_err(|source| CliError::Write { path: path.to_owned(), source })
+    write(path, mode, content).map_err(|source| CliError::Write { path: path.to_owned(), source })
 }
 
-fn write(path: &Path, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+fn write(
+    path: &Path,
+    mode: Option<u32>,
+    content: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> io::Result<()> {
     // Replaces what a link leads to, not the link.
     let path = &path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let found = path.metadata().ok();
@@ -27,9 +33,10 @@ fn write(path: &Path, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) ->
         return out.flush();
     }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let mode = mode.or_else(|| Some(found?.permissions().mode())).unwrap_or(0o666);
     let aside = tempfile::Builder::new()
         .prefix(".sightline.")
-        .permissions(found.map_or(Permissions::from_mode(0o666), |found| found.permissions()))
+        .permissions(Permissions::from_mode(mode))
         .tempfile_in(folder.unwrap_or(Path::new(".")))?;
     let mut out = BufWriter::new(aside);
     content(&mut out)?;
@@ -48,7 +55,7 @@ mod tests {
         let (file, link) = (dir.path().join("file"), dir.path().join("link"));
         std::os::unix::fs::symlink(&file, &link).expect("linked");
         let put = |path: &Path, text: &str, end: io::Result<()>| {
-            replace(path, |out| out.write_all(text.as_bytes()).and(end))
+            replace(path, None, |out| out.write_all(text.as_bytes()).and(end))
         };
         put(&file, "first", Ok(())).expect("written");
         fs::set_permissions(&file, Permissions::from_mode(0o600)).expect("set");

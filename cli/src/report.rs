@@ -39,7 +39,7 @@ pub struct Report<'a> {
 
 impl Report<'_> {
     pub fn write(&self, path: &Path) -> Result<(), CliError> {
-        replace(path, |mut out| page::write(self, &mut out))
+        replace(path, None, |mut out| page::write(self, &mut out))
     }
 
     /// Returns the gate's reason for each frame, derived from the signals.
