@@ -24,14 +24,15 @@ fn write(
     mode: Option<u32>,
     content: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> io::Result<()> {
-    // Replaces what a link leads to, not the link.
-    let path = &path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let found = path.metadata().ok();
-    if found.as_ref().is_some_and(|found| !found.is_file()) {
+    // The file that a link leads to is replaced, not the link; one without a name, as behind /dev/stdout, is not.
+    let real = path.canonicalize().ok().filter(|path| path.is_file());
+    if found.is_some() && real.is_none() {
         let mut out = BufWriter::new(File::create(path)?);
         content(&mut out)?;
         return out.flush();
     }
+    let path = real.as_deref().unwrap_or(path);
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let mode = mode.or_else(|| Some(found?.permissions().mode())).unwrap_or(0o666);
     let aside = tempfile::Builder::new()
