@@ -210,7 +210,7 @@ impl IdempotencyStore {
         if !self.under_way.lock().insert(scope.clone()) {
             return Ok(KeyLookup::UnderWay);
         }
-        let mut attempt =
+        let attempt =
             KeyedRequest { keys: Arc::clone(self), scope, request_id, at: now.dated, after: head };
         let oldest = oldest_kept(now.counted);
         let known = self.ledger.read(|view| records::find(view, &attempt.scope))?;
@@ -221,12 +221,15 @@ impl IdempotencyStore {
             });
         }
         let owner = &attempt.scope.owner;
-        let full = self.ledger.read(|view| records::oldest_of_full(view, owner, oldest))?;
-        if let Some(at) = full {
-            return Ok(KeyLookup::Full { frees_in: until_over(at, oldest) });
+        let mut full = self.ledger.read(|view| records::oldest_of_full(view, owner, oldest))?;
+        if full.is_none() {
+            // Counted again where it is written: other requests may have begun meanwhile.
+            full = attempt.write_new(fingerprint, oldest)?;
         }
-        attempt.write(fingerprint, head)?;
-        Ok(KeyLookup::Fresh(attempt))
+        Ok(match full {
+            Some(at) => KeyLookup::Full { frees_in: until_over(at, oldest) },
+            None => KeyLookup::Fresh(attempt),
+        })
     }
 
     /// Time until room for a further response of `owner` frees; `None` if there is room.

@@ -24,6 +24,27 @@ pub struct KeyedRequest {
 }
 
 impl KeyedRequest {
+    /// Records durably that the request begins, unless its owner's table is full: then returns the time of the
+    /// owner's oldest record since `oldest`.
+    pub(super) fn write_new(
+        &self,
+        fingerprint: Option<BodyDigest>,
+        oldest: WallTime,
+    ) -> Result<Option<WallTime>, MetaStoreError> {
+        let begun = self.begun(fingerprint);
+        let full = self
+            .keys
+            .ledger
+            .write(|change| records::put_new(change, &self.scope, self.at, &begun, oldest))?;
+        self.settle()?;
+        Ok(full)
+    }
+
+    fn begun(&self, fingerprint: Option<BodyDigest>) -> KeyState {
+        let request_id = self.request_id.to_string();
+        KeyState::Begun(Interrupted { fingerprint, request_id, after: self.after })
+    }
+
     /// Records durably that the request begins; replaces an earlier record of the key.
     pub fn write(
         &mut self,
@@ -31,8 +52,7 @@ impl KeyedRequest {
         head: Seq,
     ) -> Result<(), MetaStoreError> {
         self.after = head;
-        let request_id = self.request_id.to_string();
-        let begun = KeyState::Begun(Interrupted { fingerprint, request_id, after: head });
+        let begun = self.begun(fingerprint);
         self.keys.ledger.write(|change| records::put(change, &self.scope, self.at, &begun))?;
         self.settle()
     }

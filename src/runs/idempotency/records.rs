@@ -124,7 +124,30 @@ pub(super) fn oldest_of_full(
     owner: &Principal,
     oldest: WallTime,
 ) -> Result<Option<WallTime>> {
-    let Some(ages) = meta_store::table(view, AGES)? else { return Ok(None) };
+    let ages = meta_store::table(view, AGES)?;
+    ages.map_or(Ok(None), |ages| oldest_if_full(&ages, owner, oldest))
+}
+
+/// Puts the record of a new key, unless its owner's table is full: then returns as [`oldest_of_full`] does.
+pub(super) fn put_new(
+    change: &WriteTransaction,
+    scope: &KeyScope,
+    at: WallTime,
+    state: &KeyState,
+    oldest: WallTime,
+) -> Result<Option<WallTime>> {
+    let full = oldest_if_full(&change.open_table(AGES)?, &scope.owner, oldest)?;
+    if full.is_none() {
+        put(change, scope, at, state)?;
+    }
+    Ok(full)
+}
+
+fn oldest_if_full(
+    ages: &impl ReadableTable<(&'static str, i64, [u8; 32]), u64>,
+    owner: &Principal,
+    oldest: WallTime,
+) -> Result<Option<WallTime>> {
     let owner = owner.as_str();
     let (mut count, mut bytes, mut first) = (0, 0, None);
     for entry in ages.range((owner, oldest.epoch_ms, [0; 32])..=(owner, i64::MAX, [255; 32]))? {
