@@ -1,15 +1,23 @@
 //! `sightline files`: manages the caller's uploads on a server.
 
-use std::path::PathBuf;
+use std::{
+    io::{self, Read},
+    path::{Path, PathBuf},
+};
 
+use reqwest::blocking::Response;
 use serde_json::Value;
 
 use crate::{
-    client::{ApiClient, ServerArgs},
+    client::{ApiClient, ServerArgs, read_cause},
     error::CliError,
+    interrupt,
     output::{self, StdoutWriter, TextTable, bytes, printable, say, text},
     replace::replace,
 };
+
+/// Most bytes that are held at a time.
+const PIECE_BYTES: usize = 64 << 10;
 
 #[derive(clap::Args)]
 pub struct FilesArgs {
@@ -45,7 +53,7 @@ pub fn run(args: &FilesArgs) -> Result<(), CliError> {
     let client = ApiClient::new(&args.server)?;
     match &args.command {
         FilesCommand::List => list(&client, args.json),
-        FilesCommand::Get { name, out } => save(&client.bytes(&path(name)?)?, out.as_deref()),
+        FilesCommand::Get { name, out } => save(&client, &path(name)?, out.as_deref()),
         FilesCommand::Delete { name } => {
             say(args.json, &client.delete(&path(name)?)?, |_| format!("{name} deleted"))
         }
@@ -64,14 +72,47 @@ fn path(name: &str) -> Result<String, CliError> {
     }
 }
 
-/// Writes `content` to a file, or to standard output.
-pub fn save(content: &[u8], to: Option<&std::path::Path>) -> Result<(), CliError> {
-    if let Some(path) = to {
-        return replace(path, None, |out| out.write_all(content));
+/// Writes the body of `GET path` to a file, which appears once it is whole, or to standard output.
+pub fn save(client: &ApiClient, path: &str, to: Option<&Path>) -> Result<(), CliError> {
+    let answer = client.reading(path, &[])?;
+    let Some(to) = to else {
+        let mut out = StdoutWriter::stdout();
+        each_piece(client, answer, |piece| out.bytes(piece))?;
+        return out.finish();
+    };
+    let mut failure = None;
+    let written = replace(to, None, |out| {
+        let put = |piece: &[u8]| {
+            out.write_all(piece).map_err(|source| CliError::Write { path: to.to_owned(), source })
+        };
+        each_piece(client, answer, put).map_err(|error| {
+            failure = Some(error);
+            io::ErrorKind::Other.into()
+        })
+    });
+    failure.map_or(written, Err)
+}
+
+fn each_piece(
+    client: &ApiClient,
+    mut answer: Response,
+    mut take: impl FnMut(&[u8]) -> Result<(), CliError>,
+) -> Result<(), CliError> {
+    let cancel = interrupt::token()?;
+    let mut piece = vec![0; PIECE_BYTES];
+    loop {
+        let len = answer.read(&mut piece).map_err(|error| CliError::Unreachable {
+            server: client.target.server(),
+            reason: read_cause(&error),
+        })?;
+        if cancel.is_cancelled() {
+            return Err(CliError::Interrupted);
+        }
+        if len == 0 {
+            return Ok(());
+        }
+        take(&piece[..len])?;
     }
-    let mut out = StdoutWriter::stdout();
-    out.bytes(content)?;
-    out.finish()
 }
 
 fn list(client: &ApiClient, json: bool) -> Result<(), CliError> {

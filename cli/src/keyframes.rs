@@ -64,7 +64,7 @@ pub fn get(args: &KeyframeArgs) -> Result<(), CliError> {
     let hash = whole(&client, &args.run, &args.hash.to_ascii_lowercase())?;
     let edge = args.max_edge.map_or_else(String::new, |edge| format!("?max_edge={edge}"));
     let path = run_path(&args.run, &format!("/keyframes/{hash}{edge}"))?;
-    save(&client.bytes(&path)?, args.out.as_deref())
+    save(&client, &path, args.out.as_deref())
 }
 
 /// Returns the only hash of the run's stills that begins with these digits.

@@ -1,10 +1,12 @@
 //! One row per command: its request to the server, and its output for the response.
 
+use std::fs;
+
 use serde_json::{Value, json};
 
 use crate::{
-    remote::{Answer, RUN, Script, ok},
-    support::{command, finish},
+    remote::{Answer, RUN, Script, ok, serve},
+    support::{command, finish, text},
 };
 
 const HASH: &str = "aaaabbbbaaaabbbbaaaabbbbaaaabbbbaaaabbbbaaaabbbbaaaabbbbaaaabbbb";
@@ -162,6 +164,25 @@ fn each_command_asks_for_one_thing_and_shows_what_came() {
             .collect();
         assert_eq!(bodies.pop(), Some(body), "{args:?}");
         assert!(bodies.iter().all(Value::is_null), "{args:?}: {bodies:?}");
+    }
+}
+
+#[test]
+fn a_file_that_is_saved_replaces_another_once_it_is_whole() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let out = dir.path().join("1.mp4");
+    fs::write(&out, "old").expect("written");
+    let mut answers = ["3\r\nnew\r\n", "3\r\nnew\r\n0\r\n\r\n"].into_iter();
+    let chunked = "/\r\ntransfer-encoding: chunked";
+    let server = serve(2, move |_| {
+        (200, chunked.to_owned(), answers.next().expect("one for each request").to_owned())
+    });
+    for (code, content) in [(4, "old"), (0, "new")] {
+        let mut command = command(&["files", "get", "1.mp4", "--out", &text(out.clone())]);
+        command.env("SIGHTLINE_SERVER", &server);
+        finish(command).says(code, "");
+        assert_eq!(fs::read_to_string(&out).expect("readable"), content);
+        assert_eq!(fs::read_dir(dir.path()).expect("readable").count(), 1, "nothing is left");
     }
 }
 
