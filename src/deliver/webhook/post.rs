@@ -67,7 +67,7 @@ fn verdict(status: StatusCode, headers: &HeaderMap, now: WallTime) -> AttemptOut
     if status == StatusCode::GONE {
         return AttemptOutcome::Gone;
     }
-    if status.is_redirection() {
+    if status.is_redirection() && status != StatusCode::NOT_MODIFIED {
         return failed(format!("answered {}: redirects are not followed", status.as_u16()));
     }
     let asks = matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
@@ -104,6 +104,7 @@ mod tests {
             (410, None, AttemptOutcome::Gone),
             (301, None, failed("answered 301: redirects are not followed")),
             (308, Some("9"), failed("answered 308: redirects are not followed")),
+            (304, None, failed("answered 304")),
             (404, Some("9"), failed("answered 404")),
             (500, Some("9"), failed("answered 500")),
             (429, None, failed("answered 429")),
