@@ -300,19 +300,25 @@ fn input(app: &App, run: &Arc<Run>, request: &mut AnalyzeRequest) -> ApiResult<I
         });
     }
     let timeline = app.registry.timeline();
+    // Before the frames are looked for: a recording that ends meanwhile has them.
+    let is_busy = run.progress().is_some();
+    let no_frames = || match is_busy {
+        true => RunError::Busy { job: run.active_job().map(|job| job.order.id) }.into(),
+        false => ApiError::field("frames", "is required: the run has no decoded frames"),
+    };
     let found = Frames::find(timeline, app.runner.columns(), run, request.stream_id.as_ref())?;
     let Some(frames) = found else {
         return Err(match &request.stream_id {
             Some(_) if timeline.latest(run.id(), EventKind::FramesDecoded).is_some() => {
                 ApiError::field("stream_id", "names no stream with decoded frames in this run")
             }
-            _ => no_frames(run),
+            _ => no_frames(),
         });
     };
     let signals = frames.rows()?.collect::<Result<Vec<_>, _>>()?;
     // A recording that has begun may have none yet.
     if signals.is_empty() {
-        return Err(no_frames(run));
+        return Err(no_frames());
     }
     let decoded = frames.decoded;
     check_recorded(request, &decoded)?;
@@ -325,14 +331,6 @@ fn input(app: &App, run: &Arc<Run>, request: &mut AnalyzeRequest) -> ApiResult<I
         gate: decoded.gate.unwrap_or(app.settings.gate),
         zones: decoded.zones,
     })
-}
-
-/// Returns the error of a run without frames, which may be on their way.
-fn no_frames(run: &Run) -> ApiError {
-    if run.progress().is_some() {
-        return RunError::Busy { job: run.active_job().map(|job| job.order.id) }.into();
-    }
-    ApiError::field("frames", "is required: the run has no decoded frames")
 }
 
 /// Refuses a request that contradicts the recording of its frames.
