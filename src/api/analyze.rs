@@ -316,12 +316,12 @@ fn input(app: &App, run: &Arc<Run>, request: &mut AnalyzeRequest) -> ApiResult<I
         });
     };
     let signals = frames.rows()?.collect::<Result<Vec<_>, _>>()?;
+    let decoded = frames.decoded;
+    check_recorded(request, &decoded)?;
     // A recording that has begun may have none yet.
     if signals.is_empty() {
         return Err(no_frames());
     }
-    let decoded = frames.decoded;
-    check_recorded(request, &decoded)?;
     Ok(Input {
         signals,
         stream_id: decoded.stream_id,

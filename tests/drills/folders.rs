@@ -392,7 +392,10 @@ fn a_bit_flipped_in_a_checked_file_is_refused_or_told_and_alters_nothing() {
     println!("FLIP_SEED={seed}");
     let mut random = Rng::with_seed(seed);
     let mut refused = 0;
+    let tools = tempfile::tempdir().expect("a directory");
+    let Some(clock) = Clock::new(tools.path()) else { return };
     each(|dir, told| {
+        clock.set(told["written_at"].as_i64().expect("a time") + 60);
         for _ in 0..clips::sized(12, 400) {
             let place = tempfile::tempdir().expect("a directory");
             let data = place.path().join("data");
@@ -406,7 +409,7 @@ fn a_bit_flipped_in_a_checked_file_is_refused_or_told_and_alters_nothing() {
             });
             let path = flip(&parts, &mut random);
             let path = path.strip_prefix(&data).expect("below it").display();
-            let Some(server) = Setup::new(place.path()).try_start() else {
+            let Some(server) = clock.of(Setup::new(place.path())).try_start() else {
                 println!("{path}: refused");
                 refused += 1;
                 continue;

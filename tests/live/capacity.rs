@@ -38,14 +38,18 @@ fn planned(sightline: &Path, options: &[&str], proxy: Proxy) -> Spec {
     };
     let (cameras, hours) = (given("cameras"), given("hours"));
     let about = if cameras > 0.0 { "cameras" } else { "files" };
-    let work = line("files", "work") * 3600.0 / hours.max(1.0);
+    let work = if hours > 0.0 { line("files", "work") * 3600.0 / hours } else { 0.0 };
+    let budget = match cameras > 0.0 {
+        true => (line("cameras", "memory budget of a node") * f64::from(1 << 30)) as u64,
+        false => DEFAULT_BUDGET,
+    };
     Spec {
         proxy,
         nodes: line(about, "nodes") as usize,
         cameras: cameras as usize,
         files: (hours / given("days")) as u64,
         file_work: Duration::from_millis((work * 1000.0) as u64),
-        memory_budget: (line("cameras", "memory budget of a node") * f64::from(1 << 30)) as u64,
+        memory_budget: budget,
         cores: given("cores") as usize,
     }
 }

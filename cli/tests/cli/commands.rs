@@ -250,7 +250,7 @@ fn a_camera_that_is_stopped_elsewhere_ends_well() {
 #[test]
 fn the_help_says_what_the_words_mean() {
     for (command, words) in [
-        ("markers", ["scene_cut", "provisional", "confidence lies in 0 to 1"]),
+        ("markers", ["scene_cut", "provisional", "from 0 to 1"]),
         ("events", ["ingest_started", "semantic_chunk_inferred", "the last two pictures repeat"]),
     ] {
         let help = crate::support::sightline(&[command, "--help"]).stdout;

@@ -93,8 +93,7 @@ impl FileTask {
     fn new(demuxer: &Demuxer, options: &FileOptions, round: DecodeRound) -> FileTask {
         let DecodeRound { conceals, is_accelerated, given } = round;
         let stream = demuxer.stream();
-        let threads = options.threads.max(1);
-        let frame_ticks = frame_ticks(stream);
+        let (threads, frame_ticks) = (options.threads.max(1), frame_ticks(stream));
         FileTask {
             options: options.clone(),
             threads,

@@ -2,7 +2,7 @@
 //! that needs it. Of several variants the one with the highest bit rate is read.
 //!
 //! The stream decodes like a file to which the segments were written. Live playlists are reloaded until they
-//! end or stop growing.
+//! end or stop growing. Long because all steps share the place in the playlist.
 
 use std::{
     fs::File,

@@ -1,4 +1,4 @@
-//! HLS: the result equals that of a file with the bytes of the segments.
+//! HLS: the result equals that of a file with the bytes of the segments. Long because all cases share the host's faults.
 
 use std::{fs, path::Path, process::Command};
 
