@@ -1,10 +1,13 @@
 //! Runs in short: counts, one still, a description, the shape; of files, of live video, after a restart.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use media::{BlobHash, RunId};
 use serde_json::{Value, json};
-use timeline::{Event, FindingKind, FindingPayload};
+use timeline::{BlobStore, Event, FindingKind, FindingPayload};
 
 use crate::support::{BOB, Server, Setup, assert_has, seed, shared};
 
@@ -83,6 +86,8 @@ fn a_summary_says_what_the_routes_of_its_run_say_and_of_live_video_what_models_s
     assert_eq!(summary(&server, &run), found, "rebuilt from what is stored");
     assert_eq!(summary(&server, &empty), Value::Null);
     check_live(&summary(&server, &LIVE.to_string()));
+    std::fs::remove_file(described(setup.dir())).expect("removed");
+    assert_eq!(summary(&server, &LIVE.to_string())["still_sha256"], Value::Null);
     assert_eq!(server.call("DELETE", &format!("/v1/runs/{run}")).send().status, 200);
     let list = server.get("/v1/runs?include=summary").json();
     assert_eq!(list.as_array().expect("an array").len(), 2, "a deleted run is not told of");
@@ -124,9 +129,17 @@ fn check_live(found: &Value) {
     assert_eq!(named, [31], "what a model named in the middle");
 }
 
+/// The file of the still that a model described.
+fn described(dir: &Path) -> PathBuf {
+    BlobStore::at(&dir.join("data/blobs")).path(&BlobHash::from_bytes([30; 32]))
+}
+
 /// A live run of Alice's whose session told a cut, and what a model said of another picture.
 fn seed(dir: &Path) {
     let log = seed::log(dir);
+    let file = described(dir);
+    std::fs::create_dir_all(file.parent().expect("a folder")).expect("made");
+    std::fs::write(file, "a still").expect("written");
     let still = |frame_index| Event::KeyframeStored(seed::still(frame_index));
     let said = |frame_index: u64, description: &str, summary: Option<&str>| {
         let finding = FindingPayload {

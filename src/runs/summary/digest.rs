@@ -97,6 +97,8 @@ impl Digest {
             self.measured = Some(Box::new(shape.told()));
             self.shape = Shape::default();
         }
+        // Retention may have removed it; a later one takes its place.
+        self.still = self.still.filter(|(_, hash, _)| blobs.has(hash));
         if self.decoded.is_none() && self.still_extent.is_none() {
             // A list must not wait for the object store.
             let here = self.still.filter(|(_, hash, _)| blobs.is_here(hash));
