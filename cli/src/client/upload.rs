@@ -23,8 +23,7 @@ impl ApiClient {
         bar: &ProgressBar,
     ) -> Result<T, CliError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime =
-            runtime.map_err(|error| CliError::Check(format!("no HTTP client: {error}")))?;
+        let runtime = runtime.map_err(|why| CliError::Check(format!("no HTTP client: {why}")))?;
         let body = runtime.block_on(self.send_file(path, name, file, bar))?;
         serde_json::from_slice(&body).map_err(|error| self.target.odd(error))
     }
@@ -37,7 +36,7 @@ impl ApiClient {
         (file, len): (File, u64),
         bar: &ProgressBar,
     ) -> Result<Vec<u8>, CliError> {
-        // Has the position of the file that is sent.
+        // Has the position of the file that is sent; without it the bar stands still, and the upload goes on.
         let mut twin = file.try_clone().ok();
         let body = Body::from(tokio::fs::File::from_std(file));
         let part = Part::stream_with_length(body, len).file_name(name.to_owned());

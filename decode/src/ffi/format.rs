@@ -28,6 +28,7 @@ unsafe impl Send for FormatContext {}
 
 /// Seek target before every stream's first packet; demuxers calculate with it, so it is not the least value.
 const BEGINNING: i64 = -(1 << 40);
+
 /// Decoders that may read the input while a container is probed: those that decode later.
 const PROBING_DECODERS: &CStr = c"h264,hevc,vp8,vp9,libdav1d,mpeg4,mjpeg";
 
