@@ -38,7 +38,7 @@ type Moment = number | string | Date;
 
 const made = new Map<string, Intl.DateTimeFormat>();
 /** A moment in the zone of the settings; formats are costly to make, and lists ask for thousands. */
-function written(at: Moment, options: Intl.DateTimeFormatOptions, language: string = settings.language): string {
+function written(at: Moment, options: Intl.DateTimeFormatOptions, language: string = settings.locale): string {
   const key = JSON.stringify([language, settings.zone, options]);
   let format = made.get(key);
   if (!format) made.set(key, (format = new Intl.DateTimeFormat(language, { timeZone: settings.zone, ...options })));

@@ -48,10 +48,10 @@ export function parts(key: Key, parameters: Parameters = {}): { text: string; na
 }
 
 const formats = new Map<string, Intl.NumberFormat>();
-/** A number as the language writes it; formats are costly to make, and tables ask for thousands. */
+/** A number as the reader's region writes it; formats are costly to make, and tables ask for thousands. */
 export function number(value: number, options: Intl.NumberFormatOptions = {}): string {
-  const key = settings.language + JSON.stringify(options);
+  const key = settings.locale + JSON.stringify(options);
   let format = formats.get(key);
-  if (!format) formats.set(key, (format = new Intl.NumberFormat(settings.language, options)));
+  if (!format) formats.set(key, (format = new Intl.NumberFormat(settings.locale, options)));
   return format.format(value);
 }

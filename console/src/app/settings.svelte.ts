@@ -27,6 +27,8 @@ function browserLanguage(): Language {
 export const settings = {
   get theme(): Theme { return own.theme; },
   get language(): Language { return own.language ?? browserLanguage(); },
+  /** The language as the browser's own region writes numbers and dates. */
+  get locale(): string { return navigator.languages.find((own) => own.split('-')[0] === this.language) ?? this.language; },
   get languageChosen(): Language | null { return own.language; },
   get zone(): string { return own.zone ?? browserZone; },
   get zoneChosen(): string | null { return own.zone; },

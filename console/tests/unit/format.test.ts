@@ -1,6 +1,6 @@
 import { expect, test, vi } from 'vitest';
 
-const settings = vi.hoisted(() => ({ language: 'en', zone: 'Europe/Berlin' }));
+const settings = vi.hoisted(() => ({ locale: 'en-US', zone: 'Europe/Berlin' }));
 // Settings and words know the browser, which there is none of here.
 vi.mock('../../src/app/settings.svelte', () => ({ settings }));
 vi.mock('../../src/app/messages.svelte', () => ({
@@ -37,6 +37,8 @@ test('a moment says its day, and its year where that is another one', () => {
   expect(moment('2026-11-23T08:05:00Z', now)).toBe('time.yesterday_at 09:05');
   expect(moment('2026-11-20T08:05:00Z', now)).toBe('time.date_at Nov 20 09:05');
   expect(moment('2025-11-20T08:05:00Z', now)).toBe('time.date_at Nov 20, 2025 09:05');
+  settings.locale = 'en-GB';
+  expect(moment('2025-11-20T08:05:00Z', now)).toBe('time.date_at 20 Nov 2025 09:05');
   settings.zone = 'Pacific/Auckland';
   expect(moment('2026-11-24T08:05:00Z', now)).toBe('time.yesterday_at 21:05');
 });
