@@ -18,6 +18,8 @@ const NTP_TO_UNIX_S: i64 = 2_208_988_800;
 #[derive(Debug, Default)]
 pub(super) struct RtpClock {
     last: Option<Last>,
+    /// Largest ticks of a unit; of reordered pictures the last one may have less.
+    latest: i64,
     /// Report since the last unit.
     report: Option<Report>,
     /// Tick of the last report before it, and its time on the sender's wall clock in microseconds.
@@ -57,6 +59,7 @@ impl RtpClock {
             }
         };
         self.last = Some(Last { raw, ticks, at });
+        self.latest = self.latest.max(ticks);
         if let Some(report) = self.report.take() {
             let since = i64::from(raw.wrapping_sub(report.rtp) as i32);
             self.anchor = Some((ticks - since, report.epoch_us));
@@ -69,7 +72,7 @@ impl RtpClock {
         (self.report, self.anchor) = (None, None);
         if let Some(last) = &mut self.last {
             let elapsed = ticks_in(at.saturating_duration_since(last.at)).max(1);
-            *last = Last { raw, ticks: last.ticks + elapsed, at };
+            *last = Last { raw, ticks: self.latest + elapsed, at };
         }
     }
 
@@ -132,6 +135,14 @@ mod tests {
                 .last();
             assert_eq!(found, Some(expected), "{name}");
         }
+    }
+
+    #[test]
+    fn a_new_origin_comes_after_every_picture_however_they_were_reordered() {
+        let (mut clock, zero) = (RtpClock::default(), Instant::now());
+        assert_eq!([0, 9000, 3000].map(|raw| clock.ticks(raw, zero)), [0, 9000, 3000]);
+        clock.restart(77, zero);
+        assert_eq!(clock.ticks(77, zero), 9001);
     }
 
     #[test]
