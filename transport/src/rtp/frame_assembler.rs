@@ -143,6 +143,12 @@ impl FrameAssembler {
         self.is_started = false;
     }
 
+    /// Discards the open unit; the next ones are of another codec.
+    pub(super) fn codec_changed(&mut self, codec: Codec, depacketizer: Box<dyn Depacketizer>) {
+        self.gap();
+        (self.codec, self.depacketizer, self.marker) = (codec, depacketizer, Marker::Unproven);
+    }
+
     /// Takes the next packet, after the previous one or a gap.
     pub(super) fn push(&mut self, part: &Part<'_>) {
         // A packet of padding has a sequence number but no payload.

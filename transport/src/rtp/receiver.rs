@@ -102,8 +102,17 @@ impl RtpReceiver {
         self.is_anew = true;
     }
 
+    /// Prepares for another codec, as for another SSRC; false if it is not supported over RTP.
+    pub fn codec_changed(&mut self, codec: Codec, parameter_sets: &[Vec<u8>]) -> bool {
+        let Some(depacketizer) = depacketize::of(codec, parameter_sets) else { return false };
+        self.source_changed();
+        self.assembler.codec_changed(codec, depacketizer);
+        (self.request, self.requested_at, self.repeats_apart) = (None, None, false);
+        true
+    }
+
     /// Ends the source: gives up missing packets, so that the remaining complete units can be polled.
-    pub fn finish(&mut self) {
+    fn finish(&mut self) {
         self.assembler.end();
         while self.jitter.give_up_at().is_some() {
             self.give_up();
