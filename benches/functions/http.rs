@@ -26,11 +26,10 @@ fn start(runtime: &Runtime) -> SocketAddr {
     let listener = Listener::bind(([127, 0, 0, 1], 0).into()).expect("a free port");
     let addr = listener.local_addr().expect("bound");
     let router = Router::new().route("/", get(|| async { "ok" }));
-    let site = ServiceConfig { router, elsewhere: None, refusal_headers: HeaderMap::new };
+    let limits = ServerLimits::default();
+    let site = ServiceConfig { router, limits, elsewhere: None, refusal_headers: HeaderMap::new };
     let limiter = ConnectionLimiter::new(ConnectionLimits { total: 64, per_address: 64 });
-    let serving =
-        serve(listener, site, ServerLimits::default(), limiter, ShutdownSignals::default());
-    runtime.spawn(serving);
+    runtime.spawn(serve(listener, site, limiter, ShutdownSignals::default()));
     addr
 }
 

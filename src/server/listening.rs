@@ -88,9 +88,9 @@ impl BoundSockets {
             let stop = ends.stop.clone();
             tokio::spawn(async move { stop.run_until_cancelled(certificate.watch()).await });
         }
-        let (limits, limiter) = (ServerLimits::default(), Arc::clone(&app.limiter));
-        let site =
-            ServiceConfig { router: router(Arc::clone(app)), elsewhere: None, refusal_headers };
+        let (router, limits) = (router(Arc::clone(app)), ServerLimits::default());
+        let site = ServiceConfig { router, limits, elsewhere: None, refusal_headers };
+        let limiter = Arc::clone(&app.limiter);
         let mut accepting = Vec::new();
         #[cfg(feature = "h3-experimental")]
         let site = match self.quic {
@@ -98,20 +98,14 @@ impl BoundSockets {
             Some(quic) => {
                 let (limiter, ends) = (Arc::clone(&limiter), ends.clone());
                 tracing::info!(addr = %quic.addr, "listening for HTTP/3");
-                let serving =
-                    transport::serve_quic(quic.listener, site.clone(), limits, limiter, ends);
+                let serving = transport::serve_quic(quic.listener, site.clone(), limiter, ends);
                 accepting.push(tokio::spawn(serving));
                 ServiceConfig { elsewhere: Some(quic.elsewhere), ..site }
             }
         };
         tracing::info!(addr = %self.addr, "listening");
-        accepting.push(tokio::spawn(transport::serve(
-            self.tcp,
-            site,
-            limits,
-            limiter,
-            ends.clone(),
-        )));
+        let serving = transport::serve(self.tcp, site, limiter, ends.clone());
+        accepting.push(tokio::spawn(serving));
         accepting
     }
 }

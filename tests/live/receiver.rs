@@ -42,16 +42,10 @@ impl Here {
             let listener = Listener::bind(([127, 0, 0, 1], 0).into()).expect("a free port");
             let addr = listener.local_addr().expect("bound");
             let router = api::router(Arc::clone(&app));
-            let refusal_headers = api::refusal_headers;
-            let site = ServiceConfig { router, elsewhere: None, refusal_headers };
-            let (limits, limiter) = (ServerLimits::default(), Arc::clone(&app.limiter));
-            tokio::spawn(transport::serve(
-                listener,
-                site,
-                limits,
-                limiter,
-                ShutdownSignals::default(),
-            ));
+            let (limits, refusal_headers) = (ServerLimits::default(), api::refusal_headers);
+            let site = ServiceConfig { router, limits, elsewhere: None, refusal_headers };
+            let (limiter, ends) = (Arc::clone(&app.limiter), ShutdownSignals::default());
+            tokio::spawn(transport::serve(listener, site, limiter, ends));
             (app, addr)
         });
         Here { runtime, app, server: Server::at(format!("http://{addr}"), Client::builder()) }

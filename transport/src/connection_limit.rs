@@ -8,17 +8,13 @@
 use std::{
     collections::HashMap,
     net::IpAddr,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Instant,
 };
 
 use tokio::sync::Semaphore;
-use tokio_util::sync::CancellationToken;
 
-use crate::connection_state::{ConnectionActivity, EvictionPriority};
+use crate::connection_state::{ConnectionState, EvictionPriority};
 
 /// Limits of the number of open connections.
 #[derive(Clone, Copy, Debug)]
@@ -37,11 +33,7 @@ pub struct Peer(pub IpAddr);
 #[derive(Debug)]
 pub struct ConnectionLimiter {
     limits: ConnectionLimits,
-    epoch: Instant,
     members: Mutex<Members>,
-    accepted: AtomicU64,
-    evicted: AtomicU64,
-    refused: AtomicU64,
     /// Permits for connections that are being sent a refusal.
     pub(crate) refusing: Arc<Semaphore>,
 }
@@ -51,16 +43,12 @@ const REFUSING_MAX: usize = 64;
 
 #[derive(Debug, Default)]
 struct Members {
-    next: u64,
-    open: HashMap<u64, Member>,
+    /// Open connections by their numbers, counted from 1.
+    open: HashMap<u64, Arc<ConnectionState>>,
     by_address: HashMap<IpAddr, usize>,
-}
-
-#[derive(Debug)]
-struct Member {
-    address: IpAddr,
-    activity: Arc<ConnectionActivity>,
-    leave: CancellationToken,
+    accepted: u64,
+    evicted: u64,
+    refused: u64,
 }
 
 /// Permit of one connection, released on drop.
@@ -68,11 +56,7 @@ struct Member {
 pub(crate) struct ConnectionPermit {
     limiter: Arc<ConnectionLimiter>,
     number: u64,
-    pub activity: Arc<ConnectionActivity>,
-    /// Address of the peer.
-    pub peer: Peer,
-    /// Cancelled when the connection is evicted.
-    pub leave: CancellationToken,
+    pub state: Arc<ConnectionState>,
 }
 
 impl Drop for ConnectionPermit {
@@ -84,10 +68,8 @@ impl Drop for ConnectionPermit {
 impl ConnectionLimiter {
     /// Creates a limiter with no connections.
     pub fn new(limits: ConnectionLimits) -> Arc<ConnectionLimiter> {
-        let (epoch, members) = (Instant::now(), Mutex::default());
-        let [accepted, evicted, refused] = [0; 3].map(AtomicU64::new);
         let refusing = Arc::new(Semaphore::new(REFUSING_MAX));
-        Arc::new(ConnectionLimiter { limits, epoch, members, accepted, evicted, refused, refusing })
+        Arc::new(ConnectionLimiter { limits, members: Mutex::default(), refusing })
     }
 
     /// Returns the limits of the number of connections.
@@ -102,17 +84,17 @@ impl ConnectionLimiter {
 
     /// Returns the number of connections admitted.
     pub fn accepted(&self) -> u64 {
-        self.accepted.load(Relaxed)
+        self.members().accepted
     }
 
     /// Returns the number of connections evicted to make room.
     pub fn evicted_total(&self) -> u64 {
-        self.evicted.load(Relaxed)
+        self.members().evicted
     }
 
     /// Returns the number of connections refused.
     pub fn refused(&self) -> u64 {
-        self.refused.load(Relaxed)
+        self.members().refused
     }
 
     /// Tries to admit a connection from `address`, evicting the least useful one if a limit is
@@ -124,50 +106,20 @@ impl ConnectionLimiter {
         let address = network(address);
         let mut members = self.members();
         let of_address = members.by_address.get(&address).copied().unwrap_or_default();
-        let fits = (of_address < self.limits.per_address
-            || self.make_room(&mut members, Some(address)))
-            && (members.open.len() < self.limits.total || self.make_room(&mut members, None));
+        let fits = (of_address < self.limits.per_address || members.make_room(Some(address)))
+            && (members.open.len() < self.limits.total || members.make_room(None));
         if !fits {
-            self.refused.fetch_add(1, Relaxed);
+            members.refused += 1;
             return None;
         }
-        self.accepted.fetch_add(1, Relaxed);
-        let (activity, leave) = (ConnectionActivity::new(), CancellationToken::new());
-        let member = Member { address, activity: Arc::clone(&activity), leave: leave.clone() };
-        let number = members.add(member);
-        drop(members);
-        Some(ConnectionPermit {
-            limiter: Arc::clone(self),
-            number,
-            activity,
-            peer: Peer(address),
-            leave,
-        })
+        let state = ConnectionState::new(Peer(address));
+        let number = members.add(Arc::clone(&state));
+        Some(ConnectionPermit { limiter: Arc::clone(self), number, state })
     }
 
     /// Evicts the least useful connections, for example when the system is out of descriptors.
     pub(crate) fn evict(&self) -> bool {
-        self.make_room(&mut self.members(), None)
-    }
-
-    /// Evicts several connections at once, as scanning all of them for each newcomer would be too slow.
-    fn make_room(&self, members: &mut Members, address: Option<IpAddr>) -> bool {
-        let of_address = |member: &Member| address.is_none_or(|of| member.address == of);
-        let mut waiting: Vec<((EvictionPriority, u64), u64)> = members
-            .open
-            .iter()
-            .filter(|(_, member)| of_address(member))
-            .map(|(number, member)| (member.activity.state(self.epoch), *number))
-            .filter(|((used, _), _)| *used != EvictionPriority::Working)
-            .collect();
-        let count = (waiting.len() / 64).max(1);
-        if waiting.len() > count {
-            waiting.select_nth_unstable(count);
-        }
-        let leaving = waiting.iter().take(count).filter_map(|(_, number)| members.remove(*number));
-        let left = leaving.map(|member| member.leave.cancel()).count();
-        self.evicted.fetch_add(left as u64, Relaxed);
-        left > 0
+        self.members().make_room(None)
     }
 
     fn members(&self) -> MutexGuard<'_, Members> {
@@ -177,22 +129,41 @@ impl ConnectionLimiter {
 }
 
 impl Members {
-    fn add(&mut self, member: Member) -> u64 {
-        *self.by_address.entry(member.address).or_default() += 1;
-        self.next += 1;
-        self.open.insert(self.next, member);
-        self.next
+    /// Evicts several connections at once, as scanning all of them for each newcomer would be too slow.
+    fn make_room(&mut self, address: Option<IpAddr>) -> bool {
+        let mut waiting: Vec<(EvictionPriority, Instant, u64)> = self
+            .open
+            .iter()
+            .filter(|(_, state)| address.is_none_or(|of| state.peer.0 == of))
+            .map(|(number, state)| (state.eviction_priority(), state.changed(), *number))
+            .filter(|(priority, ..)| *priority != EvictionPriority::Working)
+            .collect();
+        let count = (waiting.len() / 64).max(1);
+        if waiting.len() > count {
+            waiting.select_nth_unstable(count);
+        }
+        let leaving = waiting.iter().take(count).filter_map(|(.., number)| self.remove(*number));
+        let left = leaving.map(|state| state.leave.cancel()).count();
+        self.evicted += left as u64;
+        left > 0
     }
 
-    fn remove(&mut self, number: u64) -> Option<Member> {
-        let member = self.open.remove(&number)?;
-        if let Some(count) = self.by_address.get_mut(&member.address) {
+    fn add(&mut self, state: Arc<ConnectionState>) -> u64 {
+        *self.by_address.entry(state.peer.0).or_default() += 1;
+        self.accepted += 1;
+        self.open.insert(self.accepted, state);
+        self.accepted
+    }
+
+    fn remove(&mut self, number: u64) -> Option<Arc<ConnectionState>> {
+        let state = self.open.remove(&number)?;
+        if let Some(count) = self.by_address.get_mut(&state.peer.0) {
             *count -= 1;
             if *count == 0 {
-                self.by_address.remove(&member.address);
+                self.by_address.remove(&state.peer.0);
             }
         }
-        Some(member)
+        Some(state)
     }
 }
 
@@ -221,19 +192,19 @@ mod tests {
         let limiter = limiter(3, 3);
         let mut places: Vec<ConnectionPermit> =
             (0..3).map(|_| limiter.try_acquire(host(1)).expect("room")).collect();
-        let working = places[0].activity.begin();
-        let owing = places[1].activity.begin();
-        let mut debt = crate::connection_state::PeerStallGuard::new(owing.activity());
+        let working = places[0].state.begin();
+        let owing = places[1].state.begin();
+        let mut debt = crate::connection_state::PeerStallGuard::new(&owing.0);
         debt.set(true);
         let left = |places: &[ConnectionPermit]| -> Vec<bool> {
-            places.iter().map(|place| place.leave.is_cancelled()).collect()
+            places.iter().map(|place| place.state.leave.is_cancelled()).collect()
         };
         places.push(limiter.try_acquire(host(2)).expect("the unused one gives way"));
         assert_eq!(left(&places), [false, false, true, false]);
-        let newest = places[3].activity.begin();
+        let newest = places[3].state.begin();
         places.push(limiter.try_acquire(host(3)).expect("the owing one gives way"));
         assert_eq!(left(&places), [false, true, true, false, false]);
-        let last = places[4].activity.begin();
+        let last = places[4].state.begin();
         assert!(limiter.try_acquire(host(4)).is_none(), "the server works for all of them");
         assert_eq!(
             (limiter.open(), limiter.accepted(), limiter.evicted_total(), limiter.refused()),
@@ -253,7 +224,7 @@ mod tests {
         std::thread::sleep(std::time::Duration::from_millis(5));
         let second = limiter.try_acquire(host(2)).expect("room");
         let third = limiter.try_acquire(host(2)).expect("its own gives way");
-        let left = [&other, &first, &second, &third].map(|place| place.leave.is_cancelled());
+        let left = [&other, &first, &second, &third].map(|place| place.state.leave.is_cancelled());
         assert_eq!(left, [false, true, false, false]);
     }
 

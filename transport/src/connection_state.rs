@@ -1,6 +1,6 @@
-//! Activity of a connection: time since its last use, and whether its peer stalls a request.
+//! State of a connection: its peer, the time since its last use, and whether its peer stalls a request.
 //!
-//! Shared by a connection's socket, its requests and the limiter. Every field is an atomic number, so that
+//! Shared by a connection's socket, its requests and the limiter. What changes are atomic numbers, so that
 //! scanning thousands of connections takes no lock.
 
 use std::{
@@ -11,8 +11,15 @@ use std::{
     time::{Duration, Instant},
 };
 
+use tokio_util::sync::CancellationToken;
+
+use crate::Peer;
+
 #[derive(Debug)]
-pub(crate) struct ConnectionActivity {
+pub(crate) struct ConnectionState {
+    pub peer: Peer,
+    /// Cancelled when the connection is evicted.
+    pub leave: CancellationToken,
     accepted: Instant,
     started: AtomicU64,
     in_flight: AtomicUsize,
@@ -37,9 +44,11 @@ pub(crate) enum EvictionPriority {
     Working,
 }
 
-impl ConnectionActivity {
-    pub(crate) fn new() -> Arc<ConnectionActivity> {
-        Arc::new(ConnectionActivity {
+impl ConnectionState {
+    pub(crate) fn new(peer: Peer) -> Arc<ConnectionState> {
+        Arc::new(ConnectionState {
+            peer,
+            leave: CancellationToken::new(),
             accepted: Instant::now(),
             started: AtomicU64::new(0),
             in_flight: AtomicUsize::new(0),
@@ -51,7 +60,7 @@ impl ConnectionActivity {
     }
 
     /// Counts a request until the guard is dropped; the response body holds the guard.
-    pub(crate) fn begin(self: &Arc<ConnectionActivity>) -> RequestGuard {
+    pub(crate) fn begin(self: &Arc<ConnectionState>) -> RequestGuard {
         self.started.fetch_add(1, Relaxed);
         self.in_flight.fetch_add(1, Relaxed);
         self.changed_ms.store(self.now_ms(), Relaxed);
@@ -73,15 +82,12 @@ impl ConnectionActivity {
         self.received.fetch_add(bytes as u64, Relaxed) + bytes as u64
     }
 
-    /// Returns the eviction priority and the time of the last change, in ms after `epoch`.
-    pub(crate) fn state(&self, epoch: Instant) -> (EvictionPriority, u64) {
-        let accepted_ms = self.accepted.saturating_duration_since(epoch).as_millis() as u64;
-        let used = match (self.is_busy(), self.owed.load(Relaxed)) {
+    pub(crate) fn eviction_priority(&self) -> EvictionPriority {
+        match (self.is_busy(), self.owed.load(Relaxed)) {
             (false, _) => EvictionPriority::Free,
             (true, 0) => EvictionPriority::Working,
             (true, _) => EvictionPriority::Owing,
-        };
-        (used, accepted_ms + self.changed_ms.load(Relaxed))
+        }
     }
 
     /// Returns the instant at which a request last began or ended.
@@ -115,13 +121,7 @@ impl ConnectionActivity {
 }
 
 #[derive(Debug)]
-pub(crate) struct RequestGuard(Arc<ConnectionActivity>);
-
-impl RequestGuard {
-    pub(crate) fn activity(&self) -> &Arc<ConnectionActivity> {
-        &self.0
-    }
-}
+pub(crate) struct RequestGuard(pub Arc<ConnectionState>);
 
 impl Drop for RequestGuard {
     fn drop(&mut self) {
@@ -133,24 +133,24 @@ impl Drop for RequestGuard {
 /// Marks a connection as stalled by its peer, which owes bytes or does not read, while set.
 #[derive(Debug)]
 pub(crate) struct PeerStallGuard {
-    activity: Arc<ConnectionActivity>,
+    state: Arc<ConnectionState>,
     is_set: bool,
 }
 
 impl PeerStallGuard {
-    pub(crate) fn new(activity: &Arc<ConnectionActivity>) -> PeerStallGuard {
-        PeerStallGuard { activity: Arc::clone(activity), is_set: false }
+    pub(crate) fn new(state: &Arc<ConnectionState>) -> PeerStallGuard {
+        PeerStallGuard { state: Arc::clone(state), is_set: false }
     }
 
     /// Sets whether the peer has to act next.
     pub(crate) fn set(&mut self, owes: bool) {
         if owes && !self.is_set {
-            self.activity.owed.fetch_add(1, Relaxed);
+            self.state.owed.fetch_add(1, Relaxed);
         } else if !owes && self.is_set {
-            self.activity.owed.fetch_sub(1, Relaxed);
+            self.state.owed.fetch_sub(1, Relaxed);
         }
         self.is_set = owes;
-        self.activity.moved();
+        self.state.moved();
     }
 }
 

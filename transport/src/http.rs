@@ -83,6 +83,8 @@ impl Listener {
 pub struct ServiceConfig {
     /// Router that answers requests.
     pub router: Router,
+    /// Limits of the peers.
+    pub limits: ServerLimits,
     /// Value of `Alt-Svc` (RFC 7838) in responses on TCP: other endpoints of the site.
     pub elsewhere: Option<HeaderValue>,
     /// Extra headers of responses that the router does not make.
@@ -144,7 +146,6 @@ fn listen(addr: SocketAddr) -> io::Result<TcpListener> {
 pub async fn serve(
     listener: Listener,
     site: ServiceConfig,
-    limits: ServerLimits,
     limiter: Arc<ConnectionLimiter>,
     ends: ShutdownSignals,
 ) -> DrainReport {
@@ -153,11 +154,10 @@ pub async fn serve(
     let cut = CancellationToken::new();
     let connections = TaskTracker::new();
     while let Some((stream, place)) = accept(&listener, &limiter, &site, &stop).await {
-        let leave = place.leave.clone();
+        let leave = place.state.leave.clone();
         let tls = listener.tls.clone();
         // Boxed, because each layer around the future would reserve its kilobytes twice.
-        let connection =
-            Box::pin(connection(stream, tls, site.clone(), limits, stop.clone(), place));
+        let connection = Box::pin(connection(stream, tls, site.clone(), stop.clone(), place));
         let cut = cut.clone();
         connections.spawn(async move {
             cut.run_until_cancelled(leave.run_until_cancelled(connection)).await;
@@ -242,20 +242,19 @@ async fn connection(
     stream: TcpStream,
     tls: Option<TlsAcceptor>,
     site: ServiceConfig,
-    limits: ServerLimits,
     stop: CancellationToken,
     place: ConnectionPermit,
 ) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "cannot set TCP_NODELAY");
     }
-    let Some(tls) = tls else { return serve_http(stream, site, limits, None, stop, place).await };
-    let due = Instant::now() + limits.handshake;
+    let Some(tls) = tls else { return serve_http(stream, site, None, stop, place).await };
+    let due = Instant::now() + site.limits.handshake;
     // Both futures are boxed, so that a connection without TLS does not reserve room for them.
     let shaken = Box::pin(tls_handshake(tls, stream, site.refusal_headers));
     match timeout_at(due, shaken).await {
         Ok(Ok(Some(stream))) => {
-            Box::pin(serve_http(stream, site, limits, Some(due), stop, place)).await;
+            Box::pin(serve_http(stream, site, Some(due), stop, place)).await;
         }
         Ok(Ok(None)) => {}
         Ok(Err(error)) => tracing::debug!(%error, "TLS handshake failed"),
@@ -284,19 +283,18 @@ async fn tls_handshake(
 async fn serve_http<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     stream: S,
     site: ServiceConfig,
-    limits: ServerLimits,
     first_header: Option<Instant>,
     stop: CancellationToken,
     place: ConnectionPermit,
 ) {
-    let (activity, peer) = (Arc::clone(&place.activity), place.peer);
+    let (state, limits) = (Arc::clone(&place.state), site.limits);
     // Also cancelled by the socket if the peer keeps the connection open without requests.
     let retire = stop.child_token();
     let stream = TimeoutStream::new(
         stream,
         limits,
         first_header,
-        Arc::clone(&activity),
+        Arc::clone(&state),
         retire.clone(),
         site.refusal_headers,
     );
@@ -311,7 +309,7 @@ async fn serve_http<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     };
     let io = TokioIo::new(stream);
     let service = service_fn(move |request| {
-        let answer = handle_request(request, peer, site.clone(), limits, activity.begin());
+        let answer = handle_request(request, site.clone(), state.begin());
         // Boxed, so that an idle or streaming connection reserves no room for it.
         Box::pin(async move { Ok::<_, Infallible>(answer.await) })
     });

@@ -29,10 +29,9 @@ use tokio::{sync::Semaphore, time::timeout};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    ConnectionLimiter, DrainReport, Peer, ServerLimits, ServiceConfig, ShutdownSignals,
-    TransportError,
+    ConnectionLimiter, DrainReport, ServerLimits, ServiceConfig, ShutdownSignals, TransportError,
     certificate::{CertificateError, ReloadingCertificate},
-    connection_state::ConnectionActivity,
+    connection_state::ConnectionState,
     http::drain,
     respond::{TrackedBody, handle_request},
     timeouts::LEAST_BYTES,
@@ -132,7 +131,6 @@ fn transport(limits: ServerLimits) -> TransportConfig {
 pub async fn serve_quic(
     listener: QuicListener,
     site: ServiceConfig,
-    limits: ServerLimits,
     limiter: Arc<ConnectionLimiter>,
     ends: ShutdownSignals,
 ) -> DrainReport {
@@ -157,7 +155,7 @@ pub async fn serve_quic(
         connections.spawn(async move {
             let Some(connection) = shake_hands(incoming).await else { return };
             drop(permit);
-            let conversation = serve_connection(connection.clone(), site, limits, limiter, stop);
+            let conversation = serve_connection(connection.clone(), site, limiter, stop);
             cut.run_until_cancelled(conversation).await;
             connection.close(code(Code::H3_NO_ERROR), b"");
         });
@@ -180,7 +178,6 @@ async fn shake_hands(incoming: Incoming) -> Option<quinn::Connection> {
 async fn serve_connection(
     quic: quinn::Connection,
     site: ServiceConfig,
-    limits: ServerLimits,
     limiter: Arc<ConnectionLimiter>,
     stop: CancellationToken,
 ) {
@@ -188,6 +185,7 @@ async fn serve_connection(
         quic.close(code(Code::H3_EXCESSIVE_LOAD), b"too many connections");
         return;
     };
+    let limits = site.limits;
     let (transport, newest) = QuicConnection::new(quic.clone(), 2 * limits.header_bytes_max);
     let mut builder = server::builder();
     // Room for a head over the limit, which `handle_request` then refuses with the site's headers.
@@ -205,8 +203,8 @@ async fn serve_connection(
                     .inspect_err(|error| tracing::debug!(%error, "an HTTP/3 connection ended"));
                 let Ok(Some(resolver)) = accepted else { break };
                 let Some(accepted) = newest.take() else { break };
-                let (site, activity) = (site.clone(), (place.peer, Arc::clone(&place.activity)));
-                requests.spawn(exchange(resolver, accepted, site, limits, activity));
+                let state = Arc::clone(&place.state);
+                requests.spawn(exchange(resolver, accepted, site.clone(), state));
             }
             () = stop.cancelled(), if !leaving => {
                 leaving = true;
@@ -223,9 +221,9 @@ async fn serve_connection(
                 }
                 break;
             }
-            () = place.leave.cancelled() => break,
+            () = place.state.leave.cancelled() => break,
             _ = look.tick() => {
-                if place.activity.stalled().max(place.activity.unused()) > 2 * limits.idle {
+                if place.state.stalled().max(place.state.unused()) > 2 * limits.idle {
                     tracing::debug!("closing an idle or stalled QUIC connection");
                     break;
                 }
@@ -243,12 +241,11 @@ async fn exchange(
     resolver: Resolver,
     accepted: AcceptedStream,
     site: ServiceConfig,
-    limits: ServerLimits,
-    activity: (Peer, Arc<ConnectionActivity>),
+    state: Arc<ConnectionState>,
 ) {
     let AcceptedStream { held, given_up } = accepted;
     // Boxed, because the task that holds the large future is moved before it starts.
-    let respond = Box::pin(respond(resolver, held, site, limits, activity));
+    let respond = Box::pin(respond(resolver, held, site, state));
     tokio::select! {
         () = respond => {}
         () = given_up => tracing::debug!("a peer has given up a request"),
@@ -259,9 +256,9 @@ async fn respond(
     resolver: Resolver,
     held: Arc<BufferedBytes>,
     site: ServiceConfig,
-    limits: ServerLimits,
-    (peer, activity): (Peer, Arc<ConnectionActivity>),
+    state: Arc<ConnectionState>,
 ) {
+    let limits = site.limits;
     let (request, mut stream) = match timeout(limits.header, resolver.resolve_request()).await {
         Ok(Ok(resolved)) => resolved,
         Ok(Err(error)) => return tracing::debug!(%error, "no request came of a stream"),
@@ -277,10 +274,10 @@ async fn respond(
             return;
         }
     };
-    let in_flight = activity.begin();
+    let in_flight = state.begin();
     let (sending, receiving) = stream.split();
     let body = RequestBody::new(receiving, Arc::clone(&held), length);
-    let response = handle_request(request.map(|()| body), peer, site, limits, in_flight).await;
+    let response = handle_request(request.map(|()| body), site, in_flight).await;
     // One write and mostly one packet; a write per part would wake the connection each time.
     if response.size_hint().exact().is_some_and(|bytes| bytes <= GATHERED_BYTES as u64) {
         held.gather();

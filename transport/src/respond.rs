@@ -16,7 +16,7 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use tower::ServiceExt;
 
 use crate::{
-    Peer, ServerLimits, ServiceConfig,
+    ServiceConfig,
     connection_state::{PeerStallGuard, RequestGuard},
     error_response,
     timeouts::{BodyExpired, TimeoutBody},
@@ -28,15 +28,14 @@ pub(crate) const HEADERS_MAX: usize = 1024;
 /// Answers `request`; enforces the limits on its headers and its silence.
 pub(crate) async fn handle_request<B>(
     mut request: Request<B>,
-    peer: Peer,
     site: ServiceConfig,
-    limits: ServerLimits,
     in_flight: RequestGuard,
 ) -> Response<TrackedBody>
 where
     B: HttpBody<Data = Bytes, Error: Into<axum::BoxError>> + Send + Unpin + 'static,
 {
-    request.extensions_mut().insert(peer);
+    let (limits, state) = (site.limits, &in_flight.0);
+    request.extensions_mut().insert(state.peer);
     let too_large = head_bytes(&request) > limits.header_bytes_max;
     let elsewhere = site.elsewhere.filter(|_| request.version() < Version::HTTP_3);
     let is_head = request.method() == Method::HEAD;
@@ -49,9 +48,8 @@ where
     } else {
         let close = request.version() < Version::HTTP_2;
         let expired: BodyExpired = Arc::new(AtomicBool::new(false));
-        let activity = Arc::clone(in_flight.activity());
         let body =
-            |body| Body::new(TimeoutBody::new(body, limits.idle, Arc::clone(&expired), &activity));
+            |body| Body::new(TimeoutBody::new(body, limits.idle, Arc::clone(&expired), state));
         let response = match site.router.oneshot(request.map(body)).await {
             Ok(response) => response,
             Err(never) => match never {},
@@ -65,7 +63,7 @@ where
         set_length(&mut response);
     }
     let body = std::mem::take(response.body_mut());
-    let mut debt = PeerStallGuard::new(in_flight.activity());
+    let mut debt = PeerStallGuard::new(state);
     debt.set(true);
     response.map(|_| TrackedBody { body, debt, _in_flight: in_flight })
 }

@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     ServerLimits,
-    connection_state::ConnectionActivity,
+    connection_state::ConnectionState,
     error_response::{self, ExtraHeaders},
     heads::{Ambiguous, Heads, PREFACE},
 };
@@ -44,7 +44,7 @@ pub(crate) struct TimeoutStream<S> {
     limits: ServerLimits,
     /// Deadline of the first head, if a handshake came before it.
     first_header: Option<Instant>,
-    activity: Arc<ConnectionActivity>,
+    state: Arc<ConnectionState>,
     heads: Heads,
     /// First bytes, by which the version was told, and those of them that are still to be returned.
     first: [u8; PREFACE.len()],
@@ -77,7 +77,7 @@ impl<S> TimeoutStream<S> {
         stream: S,
         limits: ServerLimits,
         first_header: Option<Instant>,
-        activity: Arc<ConnectionActivity>,
+        state: Arc<ConnectionState>,
         retire: CancellationToken,
         refusal_headers: ExtraHeaders,
     ) -> TimeoutStream<S> {
@@ -86,7 +86,7 @@ impl<S> TimeoutStream<S> {
             stream,
             limits,
             first_header,
-            activity,
+            state,
             heads: Heads::new(),
             first: [0; PREFACE.len()],
             again: 0..0,
@@ -103,9 +103,9 @@ impl<S> TimeoutStream<S> {
 
     /// Returns the deadline of the incomplete head or of the first one.
     fn head_due(&self) -> Option<Instant> {
-        let first = self.first_header.filter(|_| self.activity.started() == 0);
-        let free = Instant::from_std(self.activity.changed());
-        let waits = self.heads.is_http2() || !self.activity.is_busy();
+        let first = self.first_header.filter(|_| self.state.started() == 0);
+        let free = Instant::from_std(self.state.changed());
+        let waits = self.heads.is_http2() || !self.state.is_busy();
         let begun = self.heads.due(free, self.limits.header).filter(|_| waits);
         first.into_iter().chain(begun).min()
     }
@@ -129,10 +129,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for TimeoutStream<S> {
             return Poll::Ready(Ok(()));
         }
         let idle = self.limits.idle;
-        if self.activity.stalled() > 2 * idle {
+        if self.state.stalled() > 2 * idle {
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
-        if self.activity.unused() > 2 * idle {
+        if self.state.unused() > 2 * idle {
             if !self.heads.is_http2() {
                 return Poll::Ready(Err(self.time_out(cx)));
             }
@@ -158,7 +158,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for TimeoutStream<S> {
         if head_due.is_some_and(|due| due <= now) {
             return Poll::Ready(Err(self.time_out(cx)));
         }
-        if read.is_ready() || self.activity.is_busy() {
+        if read.is_ready() || self.state.is_busy() {
             self.heard = now;
         }
         if read.is_ready() {
@@ -192,7 +192,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TimeoutStream<S> {
 
     /// Refuses the ambiguous head once the requests before it are answered.
     fn poll_refused(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.activity.is_busy() {
+        if self.state.is_busy() {
             // Hyper reads again after the response.
             return Poll::Pending;
         }
@@ -217,7 +217,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TimeoutStream<S> {
 impl<S: AsyncWrite + Unpin> TimeoutStream<S> {
     /// Answers an incomplete request with 408; returns the error for the socket.
     fn time_out(&mut self, cx: &mut Context<'_>) -> io::Error {
-        if self.heads.is_within() && !self.heads.is_http2() && !self.activity.is_busy() {
+        if self.heads.is_within() && !self.heads.is_http2() && !self.state.is_busy() {
             self.tell(cx, StatusCode::REQUEST_TIMEOUT, "request timed out");
         }
         io::ErrorKind::TimedOut.into()

@@ -49,11 +49,11 @@ fn serve_on(listener: Listener, limits: ServerLimits, connections: usize) -> Ser
     let addr = listener.local_addr().expect("bound");
     let refusal_headers = || HeaderMap::from_iter([(X_ID, HeaderValue::from_static("7"))]);
     let elsewhere = Some(HeaderValue::from_static("h3=\":8443\"; ma=86400"));
-    let site = ServiceConfig { router, elsewhere, refusal_headers };
+    let site = ServiceConfig { router, limits, elsewhere, refusal_headers };
     let ends = ShutdownSignals::default();
     let limiter =
         ConnectionLimiter::new(ConnectionLimits { total: connections, per_address: connections });
-    let task = tokio::spawn(serve(listener, site, limits, limiter, ends.clone()));
+    let task = tokio::spawn(serve(listener, site, limiter, ends.clone()));
     Served { addr, ends, task }
 }
 

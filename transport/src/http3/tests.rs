@@ -100,8 +100,8 @@ fn start(limits: ServerLimits, connections: usize) -> Served {
     let addr = listener.local_addr().expect("bound");
     let limiter =
         ConnectionLimiter::new(ConnectionLimits { total: connections, per_address: connections });
-    let site = ServiceConfig { router, elsewhere: None, refusal_headers: HeaderMap::new };
-    tokio::spawn(serve_quic(listener, site, limits, limiter, ShutdownSignals::default()));
+    let site = ServiceConfig { router, limits, elsewhere: None, refusal_headers: HeaderMap::new };
+    tokio::spawn(serve_quic(listener, site, limiter, ShutdownSignals::default()));
     Served { pair, addr, working, given_up }
 }
 

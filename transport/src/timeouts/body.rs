@@ -14,7 +14,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use crate::connection_state::{ConnectionActivity, PeerStallGuard};
+use crate::connection_state::{ConnectionState, PeerStallGuard};
 
 /// Fewest bytes that must move per idle timeout, of the bodies that a connection sends or of a response that
 /// its peer reads: 17 kbit/s at 30 s.
@@ -68,7 +68,7 @@ pub(crate) struct TimeoutBody<B> {
     pace: Pace,
     clock: Option<Pin<Box<Sleep>>>,
     expired: BodyExpired,
-    activity: Arc<ConnectionActivity>,
+    state: Arc<ConnectionState>,
     debt: PeerStallGuard,
 }
 
@@ -77,11 +77,11 @@ impl<B> TimeoutBody<B> {
         body: B,
         idle: Duration,
         expired: BodyExpired,
-        activity: &Arc<ConnectionActivity>,
+        state: &Arc<ConnectionState>,
     ) -> TimeoutBody<B> {
-        let (activity, debt) = (Arc::clone(activity), PeerStallGuard::new(activity));
-        let pace = Pace::new(idle, activity.receive(0));
-        TimeoutBody { body, pace, clock: None, expired, activity, debt }
+        let (state, debt) = (Arc::clone(state), PeerStallGuard::new(state));
+        let pace = Pace::new(idle, state.receive(0));
+        TimeoutBody { body, pace, clock: None, expired, state, debt }
     }
 }
 
@@ -96,10 +96,10 @@ where
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let TimeoutBody { body, pace, clock, expired, activity, debt } = &mut *self;
+        let TimeoutBody { body, pace, clock, expired, state, debt } = &mut *self;
         if let Poll::Ready(frame) = Pin::new(body).poll_frame(cx) {
             let data = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref());
-            pace.note(activity.receive(data.map_or(0, Bytes::len)), Instant::now());
+            pace.note(state.receive(data.map_or(0, Bytes::len)), Instant::now());
             debt.set(false);
             return Poll::Ready(frame.map(|frame| frame.map_err(axum::Error::new)));
         }
@@ -111,7 +111,7 @@ where
                 clock.as_mut().reset(due);
             }
             ready!(clock.as_mut().poll(cx));
-            if !pace.note(activity.receive(0), Instant::now().max(due)) {
+            if !pace.note(state.receive(0), Instant::now().max(due)) {
                 break;
             }
         }

@@ -4,10 +4,12 @@ use http::HeaderMap;
 use tokio::io::{AsyncWriteExt, duplex};
 
 use super::*;
+use crate::Peer;
 
 fn watched<S>(stream: S) -> TimeoutStream<S> {
-    let (activity, retire) = (ConnectionActivity::new(), CancellationToken::new());
-    TimeoutStream::new(stream, ServerLimits::default(), None, activity, retire, HeaderMap::new)
+    let peer = Peer(std::net::Ipv4Addr::LOCALHOST.into());
+    let (state, retire) = (ConnectionState::new(peer), CancellationToken::new());
+    TimeoutStream::new(stream, ServerLimits::default(), None, state, retire, HeaderMap::new)
 }
 
 #[tokio::test]
