@@ -6,12 +6,12 @@
 use std::{
     fs,
     io::{self, Read},
-    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError, RwLock},
     time::Duration,
 };
 
+use ::aws_lc_rs::digest;
 use rustls::{
     ServerConfig,
     crypto::aws_lc_rs,
@@ -55,24 +55,22 @@ pub enum CertificateError {
     Pair(#[source] rustls::Error),
 }
 
-/// Metadata of both files, to detect a change: change time (s, ns), length and inode.
-type Stamp = [(i64, i64, u64, u64); 2];
-
 /// Certificate and key, replaced together.
 #[derive(Debug)]
 pub struct ReloadingCertificate {
     files: CertificatePaths,
     current: RwLock<Arc<CertifiedKey>>,
-    seen: Mutex<Stamp>,
+    /// Digests of the texts read last, to detect a change.
+    seen: Mutex<[Vec<u8>; 2]>,
 }
 
 impl ReloadingCertificate {
     /// Loads the pair.
     pub fn open(files: CertificatePaths) -> Result<Arc<ReloadingCertificate>, CertificateError> {
-        // The stamp is taken before reading, so that a change in between is detected as one.
-        let stamp = stamp(&files)?;
-        let current = RwLock::new(Arc::new(pair(&files, read(&files)?)?));
-        Ok(Arc::new(ReloadingCertificate { files, current, seen: Mutex::new(stamp) }))
+        let texts = read(&files)?;
+        let seen = Mutex::new(digests(&texts));
+        let current = RwLock::new(Arc::new(pair(&files, texts)?));
+        Ok(Arc::new(ReloadingCertificate { files, current, seen }))
     }
 
     /// Returns the paths of the files.
@@ -83,13 +81,13 @@ impl ReloadingCertificate {
     /// Reloads the pair if its files have changed; true if the pair was replaced.
     pub fn reload_if_changed(&self) -> Result<bool, CertificateError> {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let stamp = stamp(&self.files)?;
-        if *seen == stamp {
+        let texts = read(&self.files)?;
+        let found = digests(&texts);
+        if *seen == found {
             return Ok(false);
         }
-        // Files that cannot be read are read again at the next check; wrong contents are reported once.
-        let texts = read(&self.files)?;
-        *seen = stamp;
+        // Wrong contents are reported once; files that cannot be read, at each check.
+        *seen = found;
         let pair = Arc::new(pair(&self.files, texts)?);
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = pair;
         Ok(true)
@@ -214,14 +212,8 @@ fn out_of_time(own: &CertificateDer<'_>, now: ASN1Time) -> Option<String> {
     }
 }
 
-fn stamp(files: &CertificatePaths) -> Result<Stamp, CertificateError> {
-    let of = |what, path: &Path| {
-        let found =
-            fs::metadata(path).map_err(|error| unreadable(what, path, error.to_string()))?;
-        // Change time, not modification time: changed permissions are a reason to reload, too.
-        Ok((found.ctime(), found.ctime_nsec(), found.len(), found.ino()))
-    };
-    Ok([of(CHAIN, &files.chain)?, of(KEY, &files.key)?])
+fn digests(texts: &[Vec<u8>; 2]) -> [Vec<u8>; 2] {
+    texts.each_ref().map(|text| digest::digest(&digest::SHA256, text).as_ref().to_vec())
 }
 
 #[cfg(test)]
