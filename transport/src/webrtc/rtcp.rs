@@ -77,18 +77,16 @@ pub(super) struct ReportBlock {
 
 /// Appends a receiver report from `us` and its source description.
 pub(super) fn report(out: &mut Vec<u8>, us: u32, block: Option<ReportBlock>) {
-    let words = if block.is_some() { 7 } else { 1 };
-    head(out, u8::from(block.is_some()), RECEIVER_REPORT, words);
-    push(out, us);
-    if let Some(block) = block {
-        push(out, block.ssrc);
-        // 24 bits, two's complement, saturating (RFC 3550 A.3).
-        let lost = block.lost.clamp(-0x80_0000, 0x7F_FFFF) as u32 & 0xFF_FFFF;
-        push(out, (u32::from(block.fraction_lost) << 24) | lost);
-        push(out, block.highest);
-        push(out, block.jitter);
-        push(out, block.last_report);
-        push(out, block.since_report);
+    match block {
+        None => write(out, 0, RECEIVER_REPORT, &[us]),
+        Some(block) => {
+            // 24 bits, two's complement, saturating (RFC 3550 A.3).
+            let lost = block.lost.clamp(-0x80_0000, 0x7F_FFFF) as u32 & 0xFF_FFFF;
+            let lost = u32::from(block.fraction_lost) << 24 | lost;
+            let ReportBlock { ssrc, highest, jitter, last_report, since_report, .. } = block;
+            let words = [us, ssrc, lost, highest, jitter, last_report, since_report];
+            write(out, 1, RECEIVER_REPORT, &words);
+        }
     }
     // One CNAME item of eight letters, then zeros that end the list and pad the word.
     head(out, 1, SOURCE_DESCRIPTION, 4);
@@ -102,26 +100,18 @@ pub(super) fn report(out: &mut Vec<u8>, us: u32, block: Option<ReportBlock>) {
 
 /// Appends a picture loss indication (RFC 4585 6.3.1).
 pub(super) fn picture_loss(out: &mut Vec<u8>, us: u32, ssrc: u32) {
-    head(out, PLI, PAYLOAD_FEEDBACK, 2);
-    push(out, us);
-    push(out, ssrc);
+    write(out, PLI, PAYLOAD_FEEDBACK, &[us, ssrc]);
 }
 
 /// Appends a full intra request (RFC 5104 4.3.1) with the sequence number `number`.
 pub(super) fn full_intra(out: &mut Vec<u8>, us: u32, ssrc: u32, number: u8) {
-    head(out, FIR, PAYLOAD_FEEDBACK, 4);
-    push(out, us);
-    push(out, 0);
-    push(out, ssrc);
-    push(out, u32::from(number) << 24);
+    write(out, FIR, PAYLOAD_FEEDBACK, &[us, 0, ssrc, u32::from(number) << 24]);
 }
 
 /// Appends a generic NACK (RFC 4585 6.2.1) of sequence numbers in order. Returns how many it contains.
 pub(super) fn nack(out: &mut Vec<u8>, us: u32, ssrc: u32, missing: &[u16]) -> usize {
     let start = out.len();
-    head(out, NACK, TRANSPORT_FEEDBACK, 2);
-    push(out, us);
-    push(out, ssrc);
+    write(out, NACK, TRANSPORT_FEEDBACK, &[us, ssrc]);
     let (mut entries, mut named, mut at) = (0usize, 0usize, 0usize);
     while at < missing.len() && entries < NACK_ENTRIES_MAX {
         let first = missing[at];
@@ -146,15 +136,12 @@ pub(super) fn nack(out: &mut Vec<u8>, us: u32, ssrc: u32, missing: &[u16]) -> us
 
 /// Appends a REMB with the bit rate that the server accepts (draft-alvestrand-rmcat-remb-03 2.2).
 pub(super) fn bit_rate(out: &mut Vec<u8>, us: u32, ssrc: u32, bits_a_second: u64) {
-    head(out, APPLICATION, PAYLOAD_FEEDBACK, 5);
-    push(out, us);
-    push(out, 0);
-    out.extend_from_slice(b"REMB");
     // The value has a mantissa of 18 bits and an exponent.
     let exponent = (64 - bits_a_second.leading_zeros()).saturating_sub(18);
     let mantissa = (bits_a_second >> exponent) as u32;
-    push(out, (1 << 24) | (exponent << 18) | mantissa);
-    push(out, ssrc);
+    let rate = (1 << 24) | (exponent << 18) | mantissa;
+    let name = u32::from_be_bytes(*b"REMB");
+    write(out, APPLICATION, PAYLOAD_FEEDBACK, &[us, 0, name, rate, ssrc]);
 }
 
 /// Appends transport-wide feedback (draft-holmer-rmcat-transport-wide-cc-extensions-01 3.1); `report` is the
@@ -170,6 +157,13 @@ pub(super) fn transport_wide(out: &mut Vec<u8>, us: u32, ssrc: u32, report: &[u8
     out.extend_from_slice(report);
     // RFC 3550 6.4.1: the last byte of the padding is its length.
     out.extend_from_slice(&[0, 0, 0, padding as u8][4 - padding..]);
+}
+
+/// Appends a packet of these words.
+fn write(out: &mut Vec<u8>, count: u8, kind: u8, words: &[u32]) {
+    // At most seven words are written here.
+    head(out, count, kind, words.len() as u8);
+    words.iter().for_each(|word| push(out, *word));
 }
 
 /// Appends a packet header; `words` is the number of 32-bit words after it.

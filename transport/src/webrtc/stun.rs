@@ -139,7 +139,6 @@ impl<'a> BindingRequest<'a> {
 
     /// Appends the success response with the peer's address as seen here.
     pub(super) fn accept(&self, from: SocketAddr, key: &hmac::Key, out: &mut Vec<u8>) {
-        let start = self.head(BINDING_SUCCESS, out);
         let port = from.port() ^ (COOKIE >> 16) as u16;
         let mut value = [0u8; 20];
         value[2..4].copy_from_slice(&port.to_be_bytes());
@@ -158,31 +157,37 @@ impl<'a> BindingRequest<'a> {
         for (octet, mask) in value[4..].iter_mut().zip(&self.bytes[4..HEADER_BYTES]) {
             *octet ^= mask;
         }
-        attribute(XOR_MAPPED_ADDRESS, &value[..end], out);
-        close(start, key, out);
+        self.respond(BINDING_SUCCESS, &[(XOR_MAPPED_ADDRESS, &value[..end])], key, out);
     }
 
     /// Appends the error response 487: both sides are controlled (RFC 8445 7.3.1.1).
     pub(super) fn refuse_role(&self, key: &hmac::Key, out: &mut Vec<u8>) {
-        let start = self.head(BINDING_ERROR, out);
-        attribute(ERROR_CODE, b"\0\0\x04\x57Role Conflict", out);
-        close(start, key, out);
+        let code = b"\0\0\x04\x57Role Conflict";
+        self.respond(BINDING_ERROR, &[(ERROR_CODE, code)], key, out);
     }
 
     /// Appends the error response 420 with the unknown attribute (RFC 8489 6.3.1).
     pub(super) fn refuse_attribute(&self, unknown: u16, key: &hmac::Key, out: &mut Vec<u8>) {
-        let start = self.head(BINDING_ERROR, out);
-        attribute(ERROR_CODE, b"\0\0\x04\x14Unknown Attribute", out);
-        attribute(UNKNOWN_ATTRIBUTES, &unknown.to_be_bytes(), out);
-        close(start, key, out);
+        let code = b"\0\0\x04\x14Unknown Attribute";
+        let names = unknown.to_be_bytes();
+        let attributes: [(u16, &[u8]); 2] = [(ERROR_CODE, code), (UNKNOWN_ATTRIBUTES, &names)];
+        self.respond(BINDING_ERROR, &attributes, key, out);
     }
 
-    fn head(&self, kind: u16, out: &mut Vec<u8>) -> usize {
+    /// Appends a response with these attributes, signed, and with its fingerprint.
+    fn respond(&self, kind: u16, with: &[(u16, &[u8])], key: &hmac::Key, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(&kind.to_be_bytes());
         out.extend_from_slice(&[0, 0]);
         out.extend_from_slice(&self.bytes[4..HEADER_BYTES]);
-        start
+        with.iter().for_each(|(kind, value)| attribute(*kind, value, out));
+        let length = out.len() - start - HEADER_BYTES + INTEGRITY_BYTES;
+        let tag = sign(key, &out[start..], length);
+        attribute(MESSAGE_INTEGRITY, tag.as_ref(), out);
+        let length = ((length + FINGERPRINT_BYTES) as u16).to_be_bytes();
+        out[start + 2..start + 4].copy_from_slice(&length);
+        let fingerprint = crc32fast::hash(&out[start..]) ^ FINGERPRINT_XOR;
+        attribute(FINGERPRINT, &fingerprint.to_be_bytes(), out);
     }
 }
 
@@ -208,17 +213,6 @@ fn sign(key: &hmac::Key, message: &[u8], length: usize) -> hmac::Tag {
     context.update(&(length as u16).to_be_bytes());
     context.update(&message[4..]);
     context.sign()
-}
-
-/// Signs the message from `start` on, appends the fingerprint, and sets the length.
-fn close(start: usize, key: &hmac::Key, out: &mut Vec<u8>) {
-    let length = out.len() - start - HEADER_BYTES + INTEGRITY_BYTES;
-    let tag = sign(key, &out[start..], length);
-    attribute(MESSAGE_INTEGRITY, tag.as_ref(), out);
-    let length = ((length + FINGERPRINT_BYTES) as u16).to_be_bytes();
-    out[start + 2..start + 4].copy_from_slice(&length);
-    let fingerprint = crc32fast::hash(&out[start..]) ^ FINGERPRINT_XOR;
-    attribute(FINGERPRINT, &fingerprint.to_be_bytes(), out);
 }
 
 #[cfg(test)]
