@@ -21,7 +21,6 @@ impl NalFormat for H264 {
     const HEADER_BYTES: usize = 1;
     const KIND_BITS: u8 = 0x1f;
     const KIND_SHIFT: u8 = 0;
-    const ROOT: ParameterSetKind = ParameterSetKind::Sequence;
 
     /// Types of ITU-T H.264 table 7-1 and RFC 6184 5.2.
     fn class(kind: u8) -> NalClass {
@@ -61,9 +60,11 @@ impl NalFormat for H264 {
             SPS => {
                 // profile_idc, constraint flags, level_idc
                 bits.skip(24)?;
-                (ParameterSetKind::Sequence, bits.ue(ID_ZEROS_MAX)?, 0)
+                (ParameterSetKind::Sequence, bits.ue(ID_ZEROS_MAX)?, None)
             }
-            PPS => (ParameterSetKind::Picture, bits.ue(ID_ZEROS_MAX)?, bits.ue(ID_ZEROS_MAX)?),
+            PPS => {
+                (ParameterSetKind::Picture, bits.ue(ID_ZEROS_MAX)?, Some(bits.ue(ID_ZEROS_MAX)?))
+            }
             _ => return None,
         };
         Some(ParameterSetId { kind, id, refers_to })

@@ -28,7 +28,6 @@ impl NalFormat for H265 {
     const HEADER_BYTES: usize = 2;
     const KIND_BITS: u8 = 0x3f;
     const KIND_SHIFT: u8 = 1;
-    const ROOT: ParameterSetKind = ParameterSetKind::Video;
 
     /// Types of ITU-T H.265 table 7-1 and RFC 7798 4.4.
     fn class(kind: u8) -> NalClass {
@@ -69,15 +68,17 @@ impl NalFormat for H265 {
     fn name(nal: &[u8]) -> Option<ParameterSetId> {
         let mut bits = Bits::of_nal(nal.get(2..)?);
         let (kind, id, refers_to) = match H265::kind(nal) {
-            VPS => (ParameterSetKind::Video, bits.take(4)?, 0),
+            VPS => (ParameterSetKind::Video, bits.take(4)?, None),
             SPS => {
                 let refers_to = bits.take(4)?;
                 let sub_layers = bits.take(3)?;
                 bits.skip(1)?;
                 skip_profiles(&mut bits, sub_layers)?;
-                (ParameterSetKind::Sequence, bits.ue(ID_ZEROS_MAX)?, refers_to)
+                (ParameterSetKind::Sequence, bits.ue(ID_ZEROS_MAX)?, Some(refers_to))
             }
-            PPS => (ParameterSetKind::Picture, bits.ue(ID_ZEROS_MAX)?, bits.ue(ID_ZEROS_MAX)?),
+            PPS => {
+                (ParameterSetKind::Picture, bits.ue(ID_ZEROS_MAX)?, Some(bits.ue(ID_ZEROS_MAX)?))
+            }
             _ => return None,
         };
         Some(ParameterSetId { kind, id, refers_to })

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use super::{
     DepacketizeResult, DepacketizedUnit, Depacketizer, Gathered, Malformed, PayloadPart, UnitKind,
-    parameter_sets::{self, ParameterSetId, ParameterSetKind, ParameterSets},
+    parameter_sets::{self, ParameterSetId, ParameterSets},
 };
 
 /// Class of a NAL unit type, or of a packet type that stands in its place.
@@ -41,8 +41,6 @@ pub(super) trait NalFormat: Send {
     const KIND_BITS: u8;
     /// Bits after the type in the first byte of a NAL unit.
     const KIND_SHIFT: u8;
-    /// Kind of the set to which all sets of a picture lead.
-    const ROOT: ParameterSetKind;
 
     /// Returns the type of a NAL unit; 0 if it is empty.
     fn kind(nal: &[u8]) -> u8 {
@@ -130,7 +128,7 @@ impl<F: NalFormat> NalDepacketizer<F> {
             parameter_sets::note_named(&mut self.named, set.map(|(_, id)| id));
         }
         if self.picture.is_none() {
-            let is_known = |(is_first, id)| is_first && self.sets.are_complete(id, F::ROOT);
+            let is_known = |(is_first, id)| is_first && self.sets.are_complete(id);
             self.picture = Some(F::role(kind, set.is_some_and(is_known)));
         }
     }

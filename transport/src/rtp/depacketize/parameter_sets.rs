@@ -28,8 +28,8 @@ pub(super) enum ParameterSetKind {
 pub(super) struct ParameterSetId {
     pub(super) kind: ParameterSetKind,
     pub(super) id: u32,
-    /// Id of the set of the preceding kind.
-    pub(super) refers_to: u32,
+    /// Id of the set of the preceding kind; `None` for the first kind of a codec.
+    pub(super) refers_to: Option<u32>,
 }
 
 #[derive(Debug)]
@@ -80,18 +80,13 @@ impl ParameterSets {
         self.sets.iter().find(|set| (set.name.kind, set.name.id) == (kind, id))
     }
 
-    /// Returns true if all sets of a picture with this picture parameter set are known, down to the kind
-    /// `root`.
-    pub(super) fn are_complete(&self, picture_id: u32, root: ParameterSetKind) -> bool {
-        let sequence = self
-            .find(ParameterSetKind::Picture, picture_id)
-            .and_then(|set| self.find(ParameterSetKind::Sequence, set.name.refers_to));
-        match root {
-            ParameterSetKind::Video => sequence.is_some_and(|set| {
-                self.find(ParameterSetKind::Video, set.name.refers_to).is_some()
-            }),
-            _ => sequence.is_some(),
-        }
+    /// Returns true if all sets of a picture with this picture parameter set are known.
+    pub(super) fn are_complete(&self, picture_id: u32) -> bool {
+        let picture = self.find(ParameterSetKind::Picture, picture_id);
+        let sequence =
+            picture.and_then(|set| self.find(ParameterSetKind::Sequence, set.name.refers_to?));
+        let has_video = |id| self.find(ParameterSetKind::Video, id).is_some();
+        sequence.is_some_and(|set| set.name.refers_to.is_none_or(has_video))
     }
 
     /// Returns the sets that a unit lacks whose slices use the picture sets `named`, each after a start code.
@@ -99,20 +94,20 @@ impl ParameterSets {
     /// [`OTHERS_BYTES_MAX`] bytes of them.
     pub(super) fn missing_sets(&self, named: &[u32]) -> Vec<u8> {
         let pictures = named.iter().filter_map(|id| self.find(ParameterSetKind::Picture, *id));
-        let sequences: Vec<u32> = pictures.map(|set| set.name.refers_to).collect();
+        let sequences: Vec<u32> = pictures.filter_map(|set| set.name.refers_to).collect();
         let videos = sequences.iter().filter_map(|id| self.find(ParameterSetKind::Sequence, *id));
-        let videos: Vec<u32> = videos.map(|set| set.name.refers_to).collect();
+        let videos: Vec<u32> = videos.filter_map(|set| set.name.refers_to).collect();
         let mut others_bytes = 0;
         let mut is_wanted = |set: &&Set| match set.name.kind {
             _ if set.is_in_unit => false,
             ParameterSetKind::Video => videos.contains(&set.name.id),
             ParameterSetKind::Sequence => sequences.contains(&set.name.id),
             ParameterSetKind::Picture if named.contains(&set.name.id) => true,
-            ParameterSetKind::Picture if sequences.contains(&set.name.refers_to) => {
-                others_bytes += set.bytes.len();
-                others_bytes <= OTHERS_BYTES_MAX
+            ParameterSetKind::Picture => {
+                let is_beside = set.name.refers_to.is_some_and(|of| sequences.contains(&of));
+                others_bytes += if is_beside { set.bytes.len() } else { 0 };
+                is_beside && others_bytes <= OTHERS_BYTES_MAX
             }
-            ParameterSetKind::Picture => false,
         };
         let mut wanted: Vec<&Set> = self.sets.iter().filter(|set| is_wanted(set)).collect();
         wanted.sort_by_key(|set| set.name.kind);
@@ -161,7 +156,7 @@ mod tests {
     use super::*;
 
     fn name(kind: ParameterSetKind, id: u32, refers_to: u32) -> Option<ParameterSetId> {
-        Some(ParameterSetId { kind, id, refers_to })
+        Some(ParameterSetId { kind, id, refers_to: Some(refers_to) })
     }
 
     #[test]

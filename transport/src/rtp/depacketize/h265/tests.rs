@@ -92,6 +92,6 @@ fn a_start_is_given_the_sets_that_it_lacks() {
 fn sub_layers_of_a_sequence_set_are_passed_over() {
     // One sub-layer with a level: 16 flag bits, then 8 bits.
     let set = [&[0x42, 1, 0x03][..], &[0; 12], &[0x40, 0], &[0x5d], &[0b0110_0000]].concat();
-    let expected = ParameterSetId { kind: ParameterSetKind::Sequence, id: 2, refers_to: 0 };
+    let expected = ParameterSetId { kind: ParameterSetKind::Sequence, id: 2, refers_to: Some(0) };
     assert_eq!(H265::name(&set), Some(expected));
 }
