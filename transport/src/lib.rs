@@ -8,11 +8,6 @@
 mod certificate;
 mod connection_limit;
 mod connection_state;
-#[cfg(test)]
-mod corpora;
-#[cfg(test)]
-#[path = "../../tests/support/corpus.rs"]
-mod corpus;
 pub mod egress;
 mod error_response;
 mod heads;
@@ -22,6 +17,8 @@ mod http3;
 pub mod percent;
 mod respond;
 pub mod rtp;
+#[cfg(test)]
+mod tests;
 mod timeouts;
 pub mod tls;
 pub mod webrtc;

@@ -33,6 +33,7 @@ mod srtp;
 mod stats;
 mod stun;
 #[cfg(test)]
+#[path = "webrtc/tests/publisher.rs"]
 mod test_publisher;
 mod token_bucket;
 mod twcc;

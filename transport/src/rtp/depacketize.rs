@@ -9,6 +9,7 @@ mod h265;
 mod nal;
 mod parameter_sets;
 #[cfg(test)]
+#[path = "depacketize/tests/payloads.rs"]
 mod test_payloads;
 mod vp8;
 mod vp9;

@@ -1,12 +1,12 @@
 //! Tests of the fuzz corpora: accepted as they are, and broken.
 
+#[path = "../../tests/support/corpus.rs"]
+mod corpus;
+
 use proptest::{prelude::*, sample::Index};
 
-use crate::{
-    corpus::{breaks, broken, corpus},
-    egress, rtp,
-    webrtc::fuzz,
-};
+use crate::{egress, rtp, webrtc::fuzz};
+use corpus::{breaks, broken, corpus};
 
 /// Name of a corpus, its digest, and the least that each entry yields: one that is rejected would test little
 /// when broken.
