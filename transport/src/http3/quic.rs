@@ -135,33 +135,24 @@ impl LatestStream {
 type Both = (quinn::SendStream, quinn::RecvStream);
 type Coming<T> = Pin<Box<dyn Future<Output = Result<T, ConnectionError>> + Send>>;
 
-/// Returns the next stream and replaces the future by `again()`.
+/// Returns the next stream, for which `ask` waits.
 fn poll_next<T>(
-    coming: &mut Coming<T>,
+    coming: &mut Option<Coming<T>>,
     cx: &mut Context<'_>,
-    again: impl FnOnce() -> Coming<T>,
+    quic: &quinn::Connection,
+    ask: fn(quinn::Connection) -> Coming<T>,
 ) -> Poll<Result<T, ConnectionError>> {
-    let stream = ready!(coming.as_mut().poll(cx));
-    *coming = again();
+    let stream = ready!(coming.get_or_insert_with(|| ask(quic.clone())).as_mut().poll(cx));
+    *coming = None;
     Poll::Ready(stream)
-}
-
-fn next_bidi(quic: &quinn::Connection) -> Coming<Both> {
-    let quic = quic.clone();
-    Box::pin(async move { quic.accept_bi().await })
-}
-
-fn next_uni(quic: &quinn::Connection) -> Coming<quinn::RecvStream> {
-    let quic = quic.clone();
-    Box::pin(async move { quic.accept_uni().await })
 }
 
 /// QUIC connection for the HTTP/3 library.
 pub(super) struct QuicConnection {
     quic: quinn::Connection,
     held_bytes_max: usize,
-    bidi: Coming<Both>,
-    uni: Coming<quinn::RecvStream>,
+    bidi: Option<Coming<Both>>,
+    uni: Option<Coming<quinn::RecvStream>>,
     opening: Option<Coming<quinn::SendStream>>,
     newest: LatestStream,
 }
@@ -170,8 +161,8 @@ impl QuicConnection {
     /// Creates the adapter; each request stream may buffer `held_bytes_max` bytes.
     pub fn new(quic: quinn::Connection, held_bytes_max: usize) -> (QuicConnection, LatestStream) {
         let latest = LatestStream::default();
-        let (bidi, uni, newest) = (next_bidi(&quic), next_uni(&quic), latest.clone());
-        (QuicConnection { quic, held_bytes_max, bidi, uni, opening: None, newest }, latest)
+        let (bidi, uni, opening, newest) = (None, None, None, latest.clone());
+        (QuicConnection { quic, held_bytes_max, bidi, uni, opening, newest }, latest)
     }
 }
 
@@ -183,20 +174,24 @@ impl quic::Connection<Bytes> for QuicConnection {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Result<RecvStream, ConnectionFailure>> {
-        let quic = &self.quic;
-        let stream = ready!(poll_next(&mut self.uni, cx, || next_uni(quic))).map_err(connection)?;
-        Poll::Ready(Ok(RecvStream::new(stream, quic, BufferedBytes::new(CONTROL_BYTES))))
+        let next = poll_next(&mut self.uni, cx, &self.quic, |quic| {
+            Box::pin(async move { quic.accept_uni().await })
+        });
+        let (stream, held) = (ready!(next).map_err(connection)?, BufferedBytes::new(CONTROL_BYTES));
+        Poll::Ready(Ok(RecvStream::new(stream, &self.quic, held)))
     }
 
     fn poll_accept_bidi(
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Result<BidiStream, ConnectionFailure>> {
-        let quic = &self.quic;
-        let both = ready!(poll_next(&mut self.bidi, cx, || next_bidi(quic))).map_err(connection)?;
+        let next = poll_next(&mut self.bidi, cx, &self.quic, |quic| {
+            Box::pin(async move { quic.accept_bi().await })
+        });
+        let both = ready!(next).map_err(connection)?;
         let held = BufferedBytes::new(self.held_bytes_max);
         self.newest.set(AcceptedStream::new(&both, Arc::clone(&held)));
-        Poll::Ready(Ok(BidiStream::new(both, quic, held)))
+        Poll::Ready(Ok(BidiStream::new(both, &self.quic, held)))
     }
 
     /// Returns what a client opens its requests with; the library's server asks for none.
@@ -214,12 +209,10 @@ impl quic::OpenStreams<Bytes> for QuicConnection {
     }
 
     fn poll_open_send(&mut self, cx: &mut Context<'_>) -> Poll<Result<SendStream, StreamFailure>> {
-        let quic = self.quic.clone();
-        let open =
-            || -> Coming<quinn::SendStream> { Box::pin(async move { quic.open_uni().await }) };
-        let stream = ready!(self.opening.get_or_insert_with(open).as_mut().poll(cx));
-        self.opening = None;
-        Poll::Ready(stream.map(|stream| SendStream::new(stream, None)).map_err(lost))
+        let next = poll_next(&mut self.opening, cx, &self.quic, |quic| {
+            Box::pin(async move { quic.open_uni().await })
+        });
+        next.map_ok(|stream| SendStream::new(stream, None)).map_err(lost)
     }
 
     fn close(&mut self, closing: Code, reason: &[u8]) {
