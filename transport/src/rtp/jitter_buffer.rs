@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{RtpPacket, jitter_estimate::PATIENCE_MIN};
+use super::RtpPacket;
 
 /// Most packets from the first missing to the last received: 1.2 s at 24 Mbit/s.
 pub(super) const HELD_MAX: usize = 2048;
@@ -30,6 +30,16 @@ const ANSWER: Duration = Duration::from_millis(50);
 const LOOK_BACK: usize = 256;
 /// Number of past packets remembered that were requested or given up: as many as are requested at once.
 const PAST_MAX: usize = NACK_MAX;
+
+/// Arrival of a packet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arrival {
+    pub(super) at: Instant,
+    /// Time from being overtaken until a packet is requested.
+    pub(super) patience: Duration,
+    /// True if the packet may answer a request and so measures the round trip.
+    pub(super) is_answer: bool,
+}
 
 /// Packet that waits for earlier ones.
 #[derive(Debug)]
@@ -77,10 +87,8 @@ pub(super) enum InsertOutcome {
 }
 
 /// Window of packets, from the first missing one on.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct JitterBuffer {
-    /// Time from being overtaken until a packet is requested.
-    patience: Duration,
     /// Number of the next packet in order, which belongs to the first slot.
     next: Option<i64>,
     /// Slots of the window: empty, or the first one is missing and the last one is held.
@@ -93,30 +101,9 @@ pub(super) struct JitterBuffer {
     ask_at: Option<Instant>,
     /// Smoothed time from a request to the arrival.
     round_trip: Duration,
-    /// True if the arriving packet may answer a request and so measures the round trip.
-    is_answer: bool,
 }
 
 impl JitterBuffer {
-    pub(super) fn new() -> JitterBuffer {
-        JitterBuffer {
-            patience: PATIENCE_MIN,
-            next: None,
-            slots: VecDeque::new(),
-            past: VecDeque::new(),
-            bytes: 0,
-            ask_at: None,
-            round_trip: Duration::ZERO,
-            is_answer: true,
-        }
-    }
-
-    /// Sets the `patience` before packets that the next arrival shows to be missing are requested, and
-    /// whether that arrival may be the answer to a request.
-    pub(super) fn expect(&mut self, patience: Duration, is_answer: bool) {
-        (self.patience, self.is_answer) = (patience, is_answer);
-    }
-
     /// Returns true if the arriving packet `number` was only late: others have overtaken it, and it is no
     /// answer. A packet may be an answer as often as it was requested.
     pub(super) fn was_overtaken(&mut self, number: i64, may_answer: bool) -> bool {
@@ -191,13 +178,13 @@ impl JitterBuffer {
         number: i64,
         packet: &RtpPacket<'_>,
         begins_start: bool,
-        now: Instant,
+        arrival: Arrival,
     ) {
         let ahead = self.next.map_or(0, |next| number - next);
         let Ok(ahead) = usize::try_from(ahead) else { return };
-        let ask_at = now + self.patience;
+        let ask_at = arrival.at + arrival.patience;
         while self.slots.len() <= ahead {
-            let give_up_at = now + WAIT;
+            let give_up_at = arrival.at + WAIT;
             self.slots.push_back(Slot::Missing(Missing {
                 give_up_at,
                 ask_at: Some(ask_at),
@@ -210,38 +197,38 @@ impl JitterBuffer {
         let payload = packet.payload.to_vec();
         self.bytes += payload.len();
         let (timestamp, marker) = (packet.timestamp, packet.marker);
-        let held = BufferedPacket { timestamp, marker, payload, at: now, begins_start };
+        let held = BufferedPacket { timestamp, marker, payload, at: arrival.at, begins_start };
         if let Slot::Missing(missing) = std::mem::replace(&mut self.slots[ahead], Slot::Held(held))
         {
-            self.learn(number, &missing, now);
+            self.learn(number, &missing, arrival);
             if missing.may_not_be {
-                self.expect_after(ahead, now);
+                self.expect_after(ahead, arrival);
             }
         }
     }
 
     /// Schedules requests for missing packets after this one, which were certainly sent.
-    fn expect_after(&mut self, ahead: usize, now: Instant) {
-        let ask_at = now + self.patience;
+    fn expect_after(&mut self, ahead: usize, arrival: Arrival) {
+        let ask_at = arrival.at + arrival.patience;
         for slot in self.slots.iter_mut().skip(ahead + 1) {
             if let Slot::Missing(missing) = slot
                 && std::mem::take(&mut missing.may_not_be)
             {
                 missing.ask_at = Some(ask_at);
-                missing.give_up_at = now + WAIT;
+                missing.give_up_at = arrival.at + WAIT;
                 self.ask_at = Some(self.ask_at.map_or(ask_at, |earlier| earlier.min(ask_at)));
             }
         }
     }
 
     /// Records the arrival of a missing packet and measures the round trip.
-    fn learn(&mut self, number: i64, missing: &Missing, now: Instant) {
+    fn learn(&mut self, number: i64, missing: &Missing, arrival: Arrival) {
         if let Some(answers) = missing.asked.checked_sub(1) {
             self.remember(number, answers);
         }
-        let Some(asked_at) = missing.asked_at.filter(|_| self.is_answer) else { return };
+        let Some(asked_at) = missing.asked_at.filter(|_| arrival.is_answer) else { return };
         // Measured from the first request: on a long round trip every packet is requested twice.
-        let sample = now.saturating_duration_since(asked_at);
+        let sample = arrival.at.saturating_duration_since(asked_at);
         self.round_trip = match self.round_trip {
             Duration::ZERO => sample,
             before if sample < before => (before + sample) / 2,
@@ -250,14 +237,14 @@ impl JitterBuffer {
     }
 
     /// Moves on after the next packet was used; returns true if it had been requested.
-    pub(super) fn advance(&mut self, now: Instant) -> bool {
+    pub(super) fn advance(&mut self, arrival: Arrival) -> bool {
         let number = self.next.unwrap_or_default();
         self.next = self.next.map(|next| next + 1);
         if matches!(self.slots.front(), Some(Slot::Missing(Missing { may_not_be: true, .. }))) {
-            self.expect_after(0, now);
+            self.expect_after(0, arrival);
         }
         let Some(Slot::Missing(missing)) = self.slots.pop_front() else { return false };
-        self.learn(number, &missing, now);
+        self.learn(number, &missing, arrival);
         missing.asked > 0
     }
 

@@ -7,7 +7,7 @@ use media::Codec;
 use super::{
     ReceiverOutput, RtpPacket, depacketize,
     frame_assembler::{FrameAssembler, Part},
-    jitter_buffer::{InsertOutcome, JitterBuffer},
+    jitter_buffer::{Arrival, InsertOutcome, JitterBuffer},
     jitter_estimate::PlayoutDelay,
     sequence::{SequenceUnwrapper, UnwrappedSeq},
 };
@@ -60,7 +60,7 @@ impl RtpReceiver {
         let depacketizer = depacketize::of(codec, parameter_sets)?;
         Some(RtpReceiver {
             sequences: SequenceUnwrapper::default(),
-            jitter: JitterBuffer::new(),
+            jitter: JitterBuffer::default(),
             assembler: FrameAssembler::new(codec, depacketizer),
             hold: PlayoutDelay::default(),
             request: None,
@@ -170,36 +170,39 @@ impl RtpReceiver {
     }
 
     fn take(&mut self, number: i64, packet: &RtpPacket<'_>, is_answer: bool, now: Instant) {
-        self.jitter.expect(self.hold.reorder_wait(now), is_answer);
-        self.arrive(number, packet, now);
+        self.arrive(
+            number,
+            packet,
+            Arrival { at: now, patience: self.hold.reorder_wait(now), is_answer },
+        );
         self.note_request(Some(packet.payload), now);
     }
 
     fn begin_anew(&mut self, timestamp: u32, now: Instant) {
         self.hold.restart();
-        self.jitter = JitterBuffer::new();
+        self.jitter = JitterBuffer::default();
         self.assembler.gap();
         self.assembler.clock.restart(timestamp, now);
     }
 
-    fn arrive(&mut self, number: i64, packet: &RtpPacket<'_>, now: Instant) {
+    fn arrive(&mut self, number: i64, packet: &RtpPacket<'_>, arrival: Arrival) {
         // A packet at which decoding may start needs no earlier packet.
         if self.jitter.is_new() && !self.assembler.begins_start(packet.payload) {
-            self.jitter.expect_earlier(number, now);
+            self.jitter.expect_earlier(number, arrival.at);
         }
         loop {
             match self.jitter.arrive(number, packet.payload.len()) {
                 InsertOutcome::Next => {
-                    self.counts.repaired += u64::from(self.jitter.advance(now));
+                    self.counts.repaired += u64::from(self.jitter.advance(arrival));
                     let (timestamp, marker) = (packet.timestamp, packet.marker);
-                    let part = Part { timestamp, marker, payload: packet.payload, at: now };
+                    let part = Part { timestamp, marker, payload: packet.payload, at: arrival.at };
                     self.assembler.push(&part);
                     return self.drain();
                 }
                 InsertOutcome::Held { is_repaired } => {
                     self.counts.repaired += u64::from(is_repaired);
                     let begins_start = self.assembler.begins_start(packet.payload);
-                    self.jitter.hold(number, packet, begins_start, now);
+                    self.jitter.hold(number, packet, begins_start, arrival);
                     if begins_start && self.assembler.has_nothing() {
                         self.skip_to_start();
                         self.drain();
