@@ -170,11 +170,8 @@ impl RtpReceiver {
     }
 
     fn take(&mut self, number: i64, packet: &RtpPacket<'_>, is_answer: bool, now: Instant) {
-        self.arrive(
-            number,
-            packet,
-            Arrival { at: now, patience: self.hold.reorder_wait(now), is_answer },
-        );
+        let patience = self.hold.reorder_wait(now);
+        self.arrive(number, packet, Arrival { at: now, patience, is_answer });
         self.note_request(Some(packet.payload), now);
     }
 
