@@ -9,10 +9,7 @@ use std::{
     os::fd::OwnedFd,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{
-            AtomicBool,
-            Ordering::{Acquire, Relaxed, Release},
-        },
+        atomic::{AtomicBool, Ordering::Relaxed},
     },
 };
 
@@ -55,8 +52,6 @@ pub(super) struct NewSession {
 /// State shared by handles and the thread.
 pub(super) struct CommandQueue {
     commands: Mutex<VecDeque<EndpointCommand>>,
-    /// True if commands wait; checked without the lock.
-    has_commands: AtomicBool,
     /// Event descriptor that wakes the thread.
     pub(super) waker: OwnedFd,
     /// True once the last handle or the thread is gone.
@@ -71,7 +66,6 @@ impl CommandQueue {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         Ok(CommandQueue {
             commands: Mutex::default(),
-            has_commands: AtomicBool::new(false),
             waker: eventfd(0, flags)?,
             ended: AtomicBool::new(false),
             gone: CancellationToken::new(),
@@ -93,7 +87,6 @@ impl CommandQueue {
             return false;
         }
         queue.push_back(command);
-        self.has_commands.store(true, Release);
         drop(queue);
         self.wake();
         true
@@ -116,13 +109,11 @@ impl CommandQueue {
     }
 
     pub(super) fn has_commands(&self) -> bool {
-        self.has_commands.load(Acquire)
+        !self.queue().is_empty()
     }
 
     /// Takes all commands, the oldest first.
     pub(super) fn take(&self) -> VecDeque<EndpointCommand> {
-        let mut queue = self.queue();
-        self.has_commands.store(false, Release);
-        std::mem::take(&mut *queue)
+        std::mem::take(&mut *self.queue())
     }
 }
