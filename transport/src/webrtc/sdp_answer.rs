@@ -57,25 +57,27 @@ pub(super) struct NegotiatedMedia {
 }
 
 pub(super) fn negotiate(offer: &SdpOffer) -> Result<NegotiatedMedia, OfferError> {
-    let is_video = |section: &&MediaSection| section.kind == "video" && section.sends();
-    let at =
-        offer.sections.iter().position(|section| is_video(&section)).ok_or(OfferError::NoVideo)?;
+    let at = offer.sections.iter().position(|one| one.kind == "video" && one.sends());
+    let at = at.ok_or(OfferError::NoVideo)?;
     let video = &offer.sections[at];
-    let transport = Transport::of(offer, video);
-    transport.check(video)?;
+    let transport = transport(offer, video);
+    check(&video.proto, &transport)?;
     let chosen = codecs::select(video)?;
     let audio = offer.sections.iter().position(|section| {
         section.kind == "audio" && section.sends() && bundled(offer, video, section)
     });
     let sound = audio.and_then(|audio| audio_section(&offer.sections[audio]));
-    let remote = transport.credentials()?;
+    let remote = IceCredentials {
+        ufrag: transport.ufrag.ok_or(OfferError::Missing("a=ice-ufrag"))?,
+        pwd: transport.pwd.ok_or(OfferError::Missing("a=ice-pwd"))?,
+    };
     let rtx: Vec<u32> = video.attributes.flows.iter().map(|(_, rtx)| *rtx).collect();
     let offers =
         |message: &str| chosen.iter().any(|payload| video.has_feedback(payload.number, message));
     Ok(NegotiatedMedia {
         payloads: PayloadTypeMap::new(&chosen, sound),
         remote,
-        fingerprints: transport.fingerprints().to_vec(),
+        fingerprints: transport.fingerprints,
         ssrcs: video
             .attributes
             .ssrcs
@@ -104,57 +106,45 @@ fn twcc_extension_id(section: &MediaSection) -> Option<u8> {
     matches!(direction, "sendrecv" | "sendonly").then_some(id)
 }
 
-/// Transport of a section: attributes that the section lacks come from the first section of its bundle (RFC
-/// 8843 7.1.3, RFC 8829 5.2.1).
-struct Transport<'a> {
-    own: &'a SdpAttributes,
-    tagged: Option<&'a SdpAttributes>,
+/// Returns the transport of a section: attributes that the section lacks come from the first section of its
+/// bundle (RFC 8843 7.1.3, RFC 8829 5.2.1).
+fn transport(offer: &SdpOffer, section: &MediaSection) -> SdpAttributes {
+    let mut own = section.attributes.clone();
+    let mid = offer.bundle.as_ref().and_then(|mids| mids.first());
+    let is_tagged = |one: &&MediaSection| mid.is_some() && one.attributes.mid.as_ref() == mid;
+    let tagged = offer.sections.iter().find(is_tagged);
+    if let Some(tagged) = tagged.filter(|tagged| bundled(offer, tagged, section)) {
+        let tagged = tagged.attributes.clone();
+        // Both credentials come from one section, as mixed ones would not match.
+        if own.ufrag.is_none() && own.pwd.is_none() {
+            (own.ufrag, own.pwd) = (tagged.ufrag, tagged.pwd);
+        }
+        if own.fingerprints.is_empty() {
+            own.fingerprints = tagged.fingerprints;
+        }
+        own.setup = own.setup.or(tagged.setup);
+        own.rtcp_mux |= tagged.rtcp_mux;
+    }
+    own
 }
 
-impl<'a> Transport<'a> {
-    fn of(offer: &'a SdpOffer, section: &'a MediaSection) -> Transport<'a> {
-        let mid = offer.bundle.as_ref().and_then(|mids| mids.first());
-        let has_mid = |one: &&MediaSection| mid.is_some() && one.attributes.mid.as_ref() == mid;
-        let tagged = offer.sections.iter().find(has_mid);
-        let tagged = tagged.filter(|tagged| bundled(offer, tagged, section));
-        Transport { own: &section.attributes, tagged: tagged.map(|section| &section.attributes) }
+/// Checks that a transport can carry media over DTLS-SRTP.
+fn check(proto: &str, transport: &SdpAttributes) -> Result<(), OfferError> {
+    if !matches!(proto, "UDP/TLS/RTP/SAVPF" | "UDP/TLS/RTP/SAVP" | "RTP/SAVPF") {
+        return Err(OfferError::Unserved("video over another protocol than UDP/TLS/RTP/SAVPF"));
     }
-
-    /// Returns both credentials from one section, as mixed ones would not match.
-    fn credentials(&self) -> Result<IceCredentials, OfferError> {
-        let has_some = |one: &&SdpAttributes| one.ufrag.is_some() || one.pwd.is_some();
-        let from = Some(self.own).filter(has_some).or(self.tagged).unwrap_or(self.own);
-        Ok(IceCredentials {
-            ufrag: from.ufrag.clone().ok_or(OfferError::Missing("a=ice-ufrag"))?,
-            pwd: from.pwd.clone().ok_or(OfferError::Missing("a=ice-pwd"))?,
-        })
+    if !transport.rtcp_mux {
+        return Err(OfferError::Unserved("RTCP on a port of its own"));
     }
-
-    fn fingerprints(&self) -> &'a [CertificateFingerprint] {
-        match (&self.own.fingerprints[..], self.tagged) {
-            ([], Some(tagged)) => &tagged.fingerprints,
-            (own, _) => own,
-        }
+    if transport.fingerprints.is_empty() {
+        return Err(OfferError::Missing("a=fingerprint of SHA-256, SHA-384 or SHA-512"));
     }
-
-    /// Checks that a section can carry media over DTLS-SRTP.
-    fn check(&self, video: &MediaSection) -> Result<(), OfferError> {
-        if !matches!(video.proto.as_str(), "UDP/TLS/RTP/SAVPF" | "UDP/TLS/RTP/SAVP" | "RTP/SAVPF") {
-            return Err(OfferError::Unserved("video over another protocol than UDP/TLS/RTP/SAVPF"));
+    match transport.setup {
+        Some(DtlsSetup::Active | DtlsSetup::ActPass) => Ok(()),
+        Some(DtlsSetup::Passive | DtlsSetup::HoldConn) => {
+            Err(OfferError::Unserved("a DTLS client on this side"))
         }
-        if !self.own.rtcp_mux && !self.tagged.is_some_and(|tagged| tagged.rtcp_mux) {
-            return Err(OfferError::Unserved("RTCP on a port of its own"));
-        }
-        if self.fingerprints().is_empty() {
-            return Err(OfferError::Missing("a=fingerprint of SHA-256, SHA-384 or SHA-512"));
-        }
-        match self.own.setup.or(self.tagged.and_then(|tagged| tagged.setup)) {
-            Some(DtlsSetup::Active | DtlsSetup::ActPass) => Ok(()),
-            Some(DtlsSetup::Passive | DtlsSetup::HoldConn) => {
-                Err(OfferError::Unserved("a DTLS client on this side"))
-            }
-            None => Err(OfferError::Missing("a=setup")),
-        }
+        None => Err(OfferError::Missing("a=setup")),
     }
 }
 
