@@ -4,43 +4,35 @@
 
 use http::{HeaderMap, Request, header};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum MalformedRequest {
-    /// The content-length is not one number (RFC 9110 8.6).
-    #[error("content-length is not one number")]
-    Length,
-    /// The request has connection-specific fields (RFC 9114 4.2).
-    #[error("connection-specific header field in HTTP/3")]
-    Connection,
-    /// The target has a user name or password (RFC 9114 4.3.1).
-    #[error("credentials in the authority")]
-    Credentials,
-}
+/// Faults of requests (RFC 9110 8.6, RFC 9114 4.2 and 4.3.1).
+const LENGTH: &str = "content-length is not one number";
+const CONNECTION: &str = "connection-specific header field in HTTP/3";
+const CREDENTIALS: &str = "credentials in the authority";
 
 const OF_CONNECTIONS: [&str; 5] =
     ["connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"];
 
-/// Returns the content-length of a well-formed request; `None` if it states none.
-pub(super) fn content_length(request: &Request<()>) -> Result<Option<u64>, MalformedRequest> {
+/// Returns the content-length of a well-formed request; `None` if it states none. Fails with the fault.
+pub(super) fn content_length(request: &Request<()>) -> Result<Option<u64>, &'static str> {
     let headers = request.headers();
     let te = headers.get_all(header::TE);
     if OF_CONNECTIONS.iter().any(|name| headers.contains_key(*name))
         || te.iter().any(|value| !value.as_bytes().eq_ignore_ascii_case(b"trailers"))
     {
-        return Err(MalformedRequest::Connection);
+        return Err(CONNECTION);
     }
     if request.uri().authority().is_some_and(|authority| authority.as_str().contains('@')) {
-        return Err(MalformedRequest::Credentials);
+        return Err(CREDENTIALS);
     }
     length(headers)
 }
 
-fn length(headers: &HeaderMap) -> Result<Option<u64>, MalformedRequest> {
+fn length(headers: &HeaderMap) -> Result<Option<u64>, &'static str> {
     let mut told = headers.get_all(header::CONTENT_LENGTH).iter();
-    let (first, None) = (told.next(), told.next()) else { return Err(MalformedRequest::Length) };
+    let (first, None) = (told.next(), told.next()) else { return Err(LENGTH) };
     let Some(first) = first else { return Ok(None) };
     let digits = first.to_str().ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
-    digits.and_then(|digits| digits.parse().ok()).map(Some).ok_or(MalformedRequest::Length)
+    digits.and_then(|digits| digits.parse().ok()).map(Some).ok_or(LENGTH)
 }
 
 #[cfg(test)]
@@ -56,18 +48,18 @@ mod tests {
             (&[("content-length", "0")], Ok(Some(0))),
             (&[("content-length", "007")], Ok(Some(7))),
             (&[("content-length", &most)], Ok(Some(u64::MAX))),
-            (&[("content-length", "18446744073709551616")], Err(MalformedRequest::Length)),
-            (&[("content-length", "")], Err(MalformedRequest::Length)),
-            (&[("content-length", "abc")], Err(MalformedRequest::Length)),
-            (&[("content-length", "+2")], Err(MalformedRequest::Length)),
-            (&[("content-length", "2, 2")], Err(MalformedRequest::Length)),
-            (&[("content-length", "2"), ("content-length", "2")], Err(MalformedRequest::Length)),
-            (&[("connection", "close")], Err(MalformedRequest::Connection)),
-            (&[("keep-alive", "1")], Err(MalformedRequest::Connection)),
-            (&[("transfer-encoding", "chunked")], Err(MalformedRequest::Connection)),
-            (&[("upgrade", "websocket")], Err(MalformedRequest::Connection)),
-            (&[("te", "gzip")], Err(MalformedRequest::Connection)),
-            (&[("te", "trailers"), ("te", "gzip")], Err(MalformedRequest::Connection)),
+            (&[("content-length", "18446744073709551616")], Err(LENGTH)),
+            (&[("content-length", "")], Err(LENGTH)),
+            (&[("content-length", "abc")], Err(LENGTH)),
+            (&[("content-length", "+2")], Err(LENGTH)),
+            (&[("content-length", "2, 2")], Err(LENGTH)),
+            (&[("content-length", "2"), ("content-length", "2")], Err(LENGTH)),
+            (&[("connection", "close")], Err(CONNECTION)),
+            (&[("keep-alive", "1")], Err(CONNECTION)),
+            (&[("transfer-encoding", "chunked")], Err(CONNECTION)),
+            (&[("upgrade", "websocket")], Err(CONNECTION)),
+            (&[("te", "gzip")], Err(CONNECTION)),
+            (&[("te", "trailers"), ("te", "gzip")], Err(CONNECTION)),
         ];
         for (fields, expected) in rows {
             let request = Request::builder().uri("https://site.example/");
@@ -78,6 +70,6 @@ mod tests {
         }
         let request = Request::builder().uri("https://me:pass@site.example/").body(());
         let request = request.expect("a request");
-        assert_eq!(content_length(&request), Err(MalformedRequest::Credentials));
+        assert_eq!(content_length(&request), Err(CREDENTIALS));
     }
 }
