@@ -299,4 +299,4 @@ impl SessionHandle {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -52,7 +52,7 @@ impl SessionHandler for Deaf {
     fn on_event(&mut self, _: SessionEvent) {}
 }
 
-fn settings() -> EndpointConfig {
+pub(in crate::webrtc) fn settings() -> EndpointConfig {
     EndpointConfig {
         bind: ([127, 0, 0, 1], 0).into(),
         public_ips: Vec::new(),

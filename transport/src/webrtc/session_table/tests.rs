@@ -8,6 +8,7 @@ use crate::{
     rtp::ReceivedUnit,
     webrtc::{
         SessionHandler,
+        endpoint::tests::settings,
         sdp::SdpOffer,
         sdp_answer::{self, LocalParameters},
         stats::SharedSessionStats,
@@ -88,14 +89,8 @@ impl World {
         let now = Instant::now();
         let shared = Arc::new(CommandQueue::new().expect("an event counter"));
         let identity = Arc::new(DtlsIdentity::generate().expect("an identity"));
-        let settings = EndpointConfig {
-            bind: ([127, 0, 0, 1], 0).into(),
-            public_ips: Vec::new(),
-            sessions_max: 10,
-            connect_within: Duration::from_secs(30),
-            lost_after: Duration::from_secs(10),
-        };
-        let sessions = SessionTable::new(Arc::clone(&shared), Arc::clone(&identity), settings, now);
+        let (queue, own) = (Arc::clone(&shared), Arc::clone(&identity));
+        let sessions = SessionTable::new(queue, own, settings(), now);
         World { sessions, shared, identity, now, next: 1 }
     }
 
