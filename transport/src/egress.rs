@@ -22,7 +22,7 @@ use tokio::sync::Semaphore;
 
 pub use address::NetworkAllowlist;
 pub use dial::{AsyncStream, CONNECT, CheckedStream};
-pub use error::{AnswerProblem, DownloadLimit, EgressError, TimeoutPhase};
+pub use error::{EgressError, TimeoutPhase};
 pub use fetch::{Download, DownloadBody, DownloadBudget, Fetcher, REDIRECTS_MAX};
 pub use http1::{FIRST_BYTE, IDLE};
 pub use target::{RequestUrl, UrlCredentials};

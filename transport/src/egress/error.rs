@@ -21,32 +21,6 @@ media::named! {
     }
 }
 
-media::named! {
-    /// Quantity that exceeded its limit.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub enum DownloadLimit {
-        /// Bytes of all bodies.
-        Bytes = "bytes",
-        /// Number of requests, redirects included.
-        Fetches = "requests",
-    }
-}
-
-media::named! {
-    /// Violation of the protocol by a response.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    #[allow(missing_docs, reason = "the text of each says it")]
-    pub enum AnswerProblem {
-        Missing = "closed the connection without an answer",
-        NotHttp = "does not speak HTTP",
-        NoLocation = "redirects to nowhere",
-        NoRange = "answered with no part it names",
-        OtherRange = "answered another part than was asked for",
-        Empty = "has no bytes",
-        Compressed = "compresses the answer, which nobody asked for",
-    }
-}
-
 /// Error of a request to another host.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the message of each says it")]
@@ -72,8 +46,8 @@ pub enum EgressError {
     Status { host: String, status: StatusCode },
     #[error("auth: {host} answered {status}; give valid credentials in the URL")]
     Auth { host: String, status: StatusCode },
-    #[error("http: {host} {}", .problem.as_str())]
-    Answer { host: String, problem: AnswerProblem },
+    #[error("http: {host} {problem}")]
+    Answer { host: String, problem: &'static str },
     #[error("redirect loop: more than {limit} redirects")]
     Redirects { limit: usize },
     #[error("ended early: {host} closed the connection before the end of the body")]
@@ -84,6 +58,6 @@ pub enum EgressError {
     NoRanges { host: String },
     #[error("timeout: {} within {} s", .wait.as_str(), .after.as_secs_f32())]
     Timeout { wait: TimeoutPhase, after: Duration },
-    #[error("too large: more than {limit} {}", .amount.as_str())]
-    TooMuch { amount: DownloadLimit, limit: u64 },
+    #[error("too large: more than {limit} {amount}")]
+    TooMuch { amount: &'static str, limit: u64 },
 }

@@ -22,9 +22,8 @@ use tokio::time::Instant;
 use url::Url;
 
 use super::{
-    AGENT, AnswerProblem, DownloadLimit, EgressClient, EgressError, RequestUrl, TimeoutPhase,
-    UrlCredentials,
-    http1::{FIRST_BYTE, Http1Connection},
+    AGENT, EgressClient, EgressError, RequestUrl, TimeoutPhase, UrlCredentials,
+    http1::{FIRST_BYTE, Http1Connection, UNANSWERED},
 };
 pub(in crate::egress) use response_head::ResponseHead;
 
@@ -65,11 +64,11 @@ impl DownloadBudget {
 
     /// Charges bytes of a body; an error if the budget is exceeded.
     pub fn take(&self, bytes: u64) -> Result<(), EgressError> {
-        count(&self.bytes, bytes, self.bytes_max, DownloadLimit::Bytes)
+        count(&self.bytes, bytes, self.bytes_max, "bytes")
     }
 
     fn fetch(&self) -> Result<(), EgressError> {
-        count(&self.fetches, 1, self.fetches_max, DownloadLimit::Fetches)
+        count(&self.fetches, 1, self.fetches_max, "requests")
     }
 
     /// Returns the bytes charged so far.
@@ -88,12 +87,7 @@ impl DownloadBudget {
     }
 }
 
-fn count(
-    used: &AtomicU64,
-    more: u64,
-    limit: u64,
-    amount: DownloadLimit,
-) -> Result<(), EgressError> {
+fn count(used: &AtomicU64, more: u64, limit: u64, amount: &'static str) -> Result<(), EgressError> {
     let before = used.fetch_add(more, Relaxed);
     if before.saturating_add(more) > limit {
         return Err(EgressError::TooMuch { amount, limit });
@@ -214,8 +208,7 @@ impl Fetcher {
         let opened = async {
             if let Some(mut connection) = self.idle.take(target).await {
                 let answered = connection.send(target, request(), FIRST_BYTE).await;
-                let Err(EgressError::Answer { problem: AnswerProblem::Missing, .. }) = answered
-                else {
+                let Err(EgressError::Answer { problem: UNANSWERED, .. }) = answered else {
                     return answered.map(|response| (connection, response));
                 };
                 // A server may close an idle connection at any moment; then the request is sent again on a
@@ -285,7 +278,7 @@ fn location(
     }
     let value = response.headers().get(header::LOCATION).and_then(|value| value.to_str().ok());
     let host = target.host().to_owned();
-    let missing = EgressError::Answer { host, problem: AnswerProblem::NoLocation };
+    let missing = EgressError::Answer { host, problem: "redirects to nowhere" };
     value.map(str::to_owned).map(Some).ok_or(missing)
 }
 

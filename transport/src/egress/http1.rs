@@ -15,7 +15,7 @@ use tokio::{
     time::{Instant, timeout, timeout_at},
 };
 
-use super::{AnswerProblem, CheckedStream, EgressError, RequestUrl, TimeoutPhase};
+use super::{CheckedStream, EgressError, RequestUrl, TimeoutPhase};
 
 /// Timeout of the start of a response.
 pub const FIRST_BYTE: Duration = Duration::from_secs(10);
@@ -23,6 +23,8 @@ pub const FIRST_BYTE: Duration = Duration::from_secs(10);
 pub const IDLE: Duration = Duration::from_secs(10);
 /// Timeout of the start of a reply to a message of the server, and of the rest of the reply.
 const REPLY: Duration = Duration::from_secs(30);
+/// Problem of a request that may be sent again on another connection.
+pub(super) const UNANSWERED: &str = "closed the connection without an answer";
 /// Read buffer size, which is also the most that a connection buffers.
 const READ_BYTES: usize = 64 << 10;
 
@@ -79,7 +81,7 @@ impl Http1Connection {
             Ok(Err(error)) if error.is_parse() => Err(failure(target, &error)),
             Ok(Err(_)) => {
                 let host = target.host().to_owned();
-                Err(EgressError::Answer { host, problem: AnswerProblem::Missing })
+                Err(EgressError::Answer { host, problem: UNANSWERED })
             }
             Err(_) => Err(EgressError::Timeout { wait: TimeoutPhase::FirstByte, after: limit }),
         }
@@ -89,7 +91,7 @@ impl Http1Connection {
 pub(super) fn failure(target: &RequestUrl, error: &hyper::Error) -> EgressError {
     let host = target.host().to_owned();
     if error.is_parse() {
-        EgressError::Answer { host, problem: AnswerProblem::NotHttp }
+        EgressError::Answer { host, problem: "does not speak HTTP" }
     } else {
         EgressError::Cut { host }
     }

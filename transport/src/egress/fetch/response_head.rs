@@ -2,7 +2,7 @@
 
 use http::{HeaderName, HeaderValue, Response, StatusCode, header};
 
-use crate::egress::{AnswerProblem, EgressError, RequestUrl};
+use crate::egress::{EgressError, RequestUrl};
 
 /// Most bytes that are discarded to reach a position in a resource without ranges.
 pub(super) const FORWARD_MAX: u64 = 32 << 20;
@@ -45,14 +45,15 @@ impl ResponseHead {
             }
             StatusCode::PARTIAL_CONTENT => {
                 let range = text(header::CONTENT_RANGE).and_then(content_range);
-                let (start, size) = range.ok_or_else(|| broken(AnswerProblem::NoRange))?;
+                let (start, size) =
+                    range.ok_or_else(|| broken("answered with no part it names"))?;
                 if start != from {
-                    return Err(broken(AnswerProblem::OtherRange));
+                    return Err(broken("answered another part than was asked for"));
                 }
                 (size, true, start)
             }
             StatusCode::RANGE_NOT_SATISFIABLE if from == 0 => {
-                return Err(broken(AnswerProblem::Empty));
+                return Err(broken("has no bytes"));
             }
             status @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => {
                 return Err(EgressError::Auth { host: host(), status });
@@ -60,7 +61,7 @@ impl ResponseHead {
             status => return Err(EgressError::Status { host: host(), status }),
         };
         if text(header::CONTENT_ENCODING).is_some_and(|coding| coding != "identity") {
-            return Err(broken(AnswerProblem::Compressed));
+            return Err(broken("compresses the answer, which nobody asked for"));
         }
         let etag = validator(response, header::ETAG);
         let modified = validator(response, header::LAST_MODIFIED);
