@@ -11,7 +11,7 @@ use std::{
 use timeline::LogState;
 use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;
-use transport::{DrainReport, ShutdownSignals};
+use transport::ShutdownSignals;
 
 use crate::{
     api::{App, DRAIN},
@@ -29,7 +29,7 @@ const SWEEP: Duration = Duration::from_secs(1);
 /// A server that accepts connections.
 pub struct Server {
     app: Arc<App>,
-    accepting: Vec<JoinHandle<DrainReport>>,
+    accepting: Vec<JoinHandle<usize>>,
     /// Stops the background tasks, such as webhooks, export, mirror and retention.
     telling: CancellationToken,
     ends: ShutdownSignals,
@@ -86,7 +86,7 @@ impl Server {
             let mut cut = Ok::<usize, JoinError>(0);
             for accepting in self.accepting {
                 let ended = accepting.await;
-                cut = cut.and_then(|cut| Ok(cut + ended?.cut));
+                cut = cut.and_then(|cut| Ok(cut + ended?));
             }
             cut
         };

@@ -7,7 +7,7 @@ use std::{io, net::SocketAddr, sync::Arc};
 
 use tokio::task::JoinHandle;
 use transport::{
-    CertificateError, CertificatePaths, DrainReport, Listener, ReloadingCertificate, ServerLimits,
+    CertificateError, CertificatePaths, Listener, ReloadingCertificate, ServerLimits,
     ServiceConfig, ShutdownSignals, TransportError,
 };
 
@@ -83,7 +83,7 @@ impl BoundSockets {
         })
     }
 
-    pub fn serve(self, app: &Arc<App>, ends: &ShutdownSignals) -> Vec<JoinHandle<DrainReport>> {
+    pub fn serve(self, app: &Arc<App>, ends: &ShutdownSignals) -> Vec<JoinHandle<usize>> {
         for certificate in self.certificates {
             let stop = ends.stop.clone();
             tokio::spawn(async move { stop.run_until_cancelled(certificate.watch()).await });

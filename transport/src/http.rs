@@ -127,13 +127,6 @@ impl Default for ServerLimits {
     }
 }
 
-/// Outcome of a drain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DrainReport {
-    /// Connections still open at the deadline, which were closed.
-    pub cut: usize,
-}
-
 fn listen(addr: SocketAddr) -> io::Result<TcpListener> {
     let socket = if addr.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     // A restarted server must not wait for connections of its predecessor.
@@ -142,13 +135,14 @@ fn listen(addr: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// Serves `site` on `listener` until stopped, then lets open requests finish until cut.
+/// Serves `site` on `listener` until stopped, then lets open requests finish until cut. Returns the number of
+/// connections that were closed then.
 pub async fn serve(
     listener: Listener,
     site: ServiceConfig,
     limiter: Arc<ConnectionLimiter>,
     ends: ShutdownSignals,
-) -> DrainReport {
+) -> usize {
     let stop = ends.stop;
     // A separate token: the remaining connections are counted before they are closed.
     let cut = CancellationToken::new();
@@ -167,18 +161,18 @@ pub async fn serve(
     drain(&connections, &ends.cut, &cut).await
 }
 
-/// Waits for the open connections until `deadline`, and cuts those that are left.
+/// Waits for the open connections until `deadline`, and cuts those that are left; returns their number.
 pub(crate) async fn drain(
     connections: &TaskTracker,
     deadline: &CancellationToken,
     cut: &CancellationToken,
-) -> DrainReport {
+) -> usize {
     connections.close();
     let in_time = deadline.run_until_cancelled(connections.wait()).await.is_some();
     let left = if in_time { 0 } else { connections.len() };
     cut.cancel();
     connections.wait().await;
-    DrainReport { cut: left }
+    left
 }
 
 /// Accepts the next connection and its permit; `None` once stopped.

@@ -29,7 +29,7 @@ use tokio::{sync::Semaphore, time::timeout};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    ConnectionLimiter, DrainReport, ServerLimits, ServiceConfig, ShutdownSignals, TransportError,
+    ConnectionLimiter, ServerLimits, ServiceConfig, ShutdownSignals, TransportError,
     certificate::{CertificateError, ReloadingCertificate},
     connection_state::ConnectionState,
     http::drain,
@@ -127,13 +127,14 @@ fn transport(limits: ServerLimits) -> TransportConfig {
     transport
 }
 
-/// Serves `site` on `listener` until stopped, then lets open requests finish until cut.
+/// Serves `site` on `listener` until stopped, then lets open requests finish until cut. Returns the number of
+/// connections that were closed then.
 pub async fn serve_quic(
     listener: QuicListener,
     site: ServiceConfig,
     limiter: Arc<ConnectionLimiter>,
     ends: ShutdownSignals,
-) -> DrainReport {
+) -> usize {
     let endpoint = listener.endpoint;
     let cut = CancellationToken::new();
     let connections = TaskTracker::new();
@@ -160,12 +161,12 @@ pub async fn serve_quic(
             connection.close(code(Code::H3_NO_ERROR), b"");
         });
     }
-    let report = drain(&connections, &ends.cut, &cut).await;
+    let left = drain(&connections, &ends.cut, &cut).await;
     // The closes are sent once the endpoint is idle; a vanished peer acknowledges none.
     if timeout(LEAVING, endpoint.wait_idle()).await.is_err() {
         tracing::debug!("some peers did not confirm the end of their connections");
     }
-    report
+    left
 }
 
 async fn shake_hands(incoming: Incoming) -> Option<quinn::Connection> {

@@ -26,8 +26,6 @@ pub mod webrtc;
 pub use certificate::{CertificateError, CertificatePaths, ReloadingCertificate};
 pub use connection_limit::{ConnectionLimiter, ConnectionLimits, Peer};
 pub use error_response::ExtraHeaders;
-pub use http::{
-    DrainReport, Listener, ServerLimits, ServiceConfig, ShutdownSignals, TransportError, serve,
-};
+pub use http::{Listener, ServerLimits, ServiceConfig, ShutdownSignals, TransportError, serve};
 #[cfg(feature = "http3")]
 pub use http3::{QuicListener, serve_quic};
