@@ -20,9 +20,9 @@ pub(super) struct RtpClock {
     last: Option<Last>,
     /// Largest ticks of a unit; of reordered pictures the last one may have less.
     latest: i64,
-    /// Report since the last unit.
-    report: Option<Report>,
-    /// Tick of the last report before it, and its time on the sender's wall clock in microseconds.
+    /// Timestamp of the report since the last unit, and its time on the sender's wall clock in microseconds.
+    report: Option<(u32, i64)>,
+    /// Tick of the last report before it, and its time.
     anchor: Option<(i64, i64)>,
 }
 
@@ -31,12 +31,6 @@ struct Last {
     raw: u32,
     ticks: i64,
     at: Instant,
-}
-
-#[derive(Debug)]
-struct Report {
-    epoch_us: i64,
-    rtp: u32,
 }
 
 impl RtpClock {
@@ -60,9 +54,9 @@ impl RtpClock {
         };
         self.last = Some(Last { raw, ticks, at });
         self.latest = self.latest.max(ticks);
-        if let Some(report) = self.report.take() {
-            let since = i64::from(raw.wrapping_sub(report.rtp) as i32);
-            self.anchor = Some((ticks - since, report.epoch_us));
+        if let Some((rtp, epoch_us)) = self.report.take() {
+            let since = i64::from(raw.wrapping_sub(rtp) as i32);
+            self.anchor = Some((ticks - since, epoch_us));
         }
         ticks
     }
@@ -87,7 +81,7 @@ impl RtpClock {
         let era = if seconds < 1 << 31 { 1 << 32 } else { 0 };
         let epoch_s = seconds + era - NTP_TO_UNIX_S;
         let epoch_us = epoch_s * 1_000_000 + ((fraction * 1_000_000) >> 32);
-        self.report = Some(Report { epoch_us, rtp });
+        self.report = Some((rtp, epoch_us));
     }
 
     /// Returns the wall clock time of a unit's ticks by the sender's clock; `None` before a report.
