@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use super::{
     rtcp::{self, ReportBlock},
     sdp_answer::NegotiatedMedia,
+    stats::SessionStats,
     twcc::TwccRecorder,
 };
 
@@ -40,13 +41,6 @@ pub(super) struct RtcpFeedback {
     full_intras: u8,
     /// Arrival times of packets, if transport-wide feedback was negotiated.
     arrivals: Option<Box<TwccRecorder>>,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct FeedbackSent {
-    /// Number of packets in the NACK.
-    pub(super) missing: usize,
-    pub(super) keyframe: bool,
 }
 
 impl RtcpFeedback {
@@ -97,16 +91,17 @@ impl RtcpFeedback {
         [self.report_at, keyframe, missing, arrivals].into_iter().flatten().min()
     }
 
-    /// Appends one compound packet with the feedback due at `now`, if any; calls `block` only if a report is
-    /// due.
+    /// Appends one compound packet with the feedback due at `now`, if any, and counts its requests; calls
+    /// `block` only if a report is due. Returns true if a packet was written.
     pub(super) fn write(
         &mut self,
         out: &mut Vec<u8>,
         ssrc: Option<u32>,
         block: impl FnOnce() -> Option<ReportBlock>,
+        counts: &mut SessionStats,
         now: Instant,
-    ) -> Option<FeedbackSent> {
-        let reports = self.report_at?;
+    ) -> bool {
+        let Some(reports) = self.report_at else { return false };
         let is_report = reports <= now;
         let ssrc = ssrc.or(self.announced);
         let asks = self.keyframe_wanted
@@ -115,9 +110,8 @@ impl RtcpFeedback {
         let names = !self.missing.is_empty() && self.missing_after.is_none_or(|at| at <= now);
         let arrivals = self.arrivals.as_mut().and_then(|arrivals| arrivals.report(now));
         if !is_report && !asks && !names && arrivals.is_none() {
-            return None;
+            return false;
         }
-        let mut written = FeedbackSent::default();
         rtcp::report(out, self.us, if is_report { block() } else { None });
         if is_report {
             self.report_at = Some(now + REPORT_EVERY);
@@ -128,8 +122,9 @@ impl RtcpFeedback {
                 rtcp::bit_rate(out, self.us, ssrc, BITS_A_SECOND);
             }
             if names {
-                written.missing = rtcp::nack(out, self.us, ssrc, &self.missing);
-                self.missing.drain(..written.missing);
+                let named = rtcp::nack(out, self.us, ssrc, &self.missing);
+                self.missing.drain(..named);
+                counts.nacks += named as u64;
                 self.missing_after = Some(now + MISSING_GAP);
             }
             if asks {
@@ -141,13 +136,13 @@ impl RtcpFeedback {
                 }
                 self.keyframe_wanted = false;
                 self.keyframe_after = Some(now + KEYFRAME_GAP);
-                written.keyframe = true;
+                counts.keyframes_asked += 1;
             }
         }
         if let Some(arrivals) = arrivals {
             rtcp::transport_wide(out, self.us, ssrc.unwrap_or(0), &arrivals);
         }
-        Some(written)
+        true
     }
 }
 
@@ -169,7 +164,7 @@ mod tests {
     /// Returns type and format of each packet written, without the report and the description.
     fn written(feedback: &mut RtcpFeedback, ssrc: Option<u32>, now: Instant) -> Vec<(u8, u8)> {
         let mut out = Vec::new();
-        feedback.write(&mut out, ssrc, || None, now);
+        feedback.write(&mut out, ssrc, || None, &mut SessionStats::default(), now);
         let mut kinds = Vec::new();
         let mut rest = &out[..];
         while !rest.is_empty() {
@@ -247,14 +242,12 @@ mod tests {
         // Too far apart for two to share an entry.
         let far: Vec<u16> = (0..100).map(|at| at * 100).collect();
         feedback.queue_nacks(&far);
-        let mut named = Vec::new();
-        for step in 0..5 {
-            let mut out = Vec::new();
-            let now = start + step * MISSING_GAP;
-            let written = feedback.write(&mut out, Some(1), || None, now);
-            named.push(written.map_or(0, |written| written.missing));
+        let mut counts = SessionStats::default();
+        for (step, named) in [64, 100, 100, 100, 100].into_iter().enumerate() {
+            let now = start + step as u32 * MISSING_GAP;
+            feedback.write(&mut Vec::new(), Some(1), || None, &mut counts, now);
+            assert_eq!(counts.nacks, named, "{step}");
         }
-        assert_eq!(named, [64, 36, 0, 0, 0]);
     }
 
     #[test]

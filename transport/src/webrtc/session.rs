@@ -260,14 +260,9 @@ impl Session {
             let (feedback, video) = (&mut self.feedback, &mut self.video);
             let counts = &mut self.counts;
             send_buffer.write(pair, |out| {
-                let start = out.len();
-                let ssrc = video.ssrc();
-                let Some(written) = feedback.write(out, ssrc, || video.block(now), now) else {
-                    return false;
-                };
-                counts.nacks += written.missing as u64;
-                counts.keyframes_asked += u64::from(written.keyframe);
-                keys.1.control(out, start)
+                let (start, ssrc) = (out.len(), video.ssrc());
+                feedback.write(out, ssrc, || video.block(now), counts, now)
+                    && keys.1.control(out, start)
             });
         }
         self.state.publish(self.counts);
