@@ -21,7 +21,7 @@ use rustls::ClientConfig;
 use tokio::sync::Semaphore;
 
 pub use address::NetworkAllowlist;
-pub use dial::{AsyncStream, CONNECT, CheckedStream};
+pub use dial::{CONNECT, CheckedStream};
 pub use error::{EgressError, TimeoutPhase};
 pub use fetch::{Download, DownloadBody, DownloadBudget, Fetcher, REDIRECTS_MAX};
 pub use http1::{FIRST_BYTE, IDLE};

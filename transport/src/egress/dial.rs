@@ -9,12 +9,12 @@ use std::{
 
 use rustls::{ClientConfig, pki_types::ServerName};
 use tokio::{
-    io::{AsyncRead, AsyncWrite},
     net::TcpStream,
     sync::oneshot,
     time::{Instant, timeout, timeout_at},
 };
-use tokio_rustls::TlsConnector;
+use tokio_rustls::{TlsConnector, client::TlsStream};
+use tokio_util::either::Either;
 
 use super::{EgressClient, EgressError, RequestUrl, TimeoutPhase, address::NetworkAllowlist};
 
@@ -27,13 +27,8 @@ const HANDSHAKE: Duration = Duration::from_secs(5);
 /// Most addresses of one host that are tried.
 const ADDRESSES_MAX: usize = 8;
 
-/// Bidirectional byte stream, encrypted or not.
-pub trait AsyncStream: AsyncRead + AsyncWrite + Send + Unpin {}
-
-impl<S: AsyncRead + AsyncWrite + Send + Unpin> AsyncStream for S {}
-
-/// Connection to an address that was checked.
-pub type CheckedStream = Box<dyn AsyncStream>;
+/// Connection to an address that was checked, in the clear or encrypted.
+pub type CheckedStream = Either<TcpStream, TlsStream<TcpStream>>;
 
 impl EgressClient {
     /// Connects to `target`, with TLS if its scheme requires it.
@@ -49,7 +44,7 @@ impl EgressClient {
         let addresses = self.resolve(target).await?;
         let tcp = connect(target, &addresses).await?;
         if !target.is_secure() {
-            return Ok(Box::new(tcp));
+            return Ok(Either::Left(tcp));
         }
         let host = || target.host().to_owned();
         let failed = |reason: String| EgressError::Tls { host: host(), reason };
@@ -57,7 +52,7 @@ impl EgressClient {
         let name = ServerName::try_from(bare).map_err(|error| failed(error.to_string()))?;
         let handshake = TlsConnector::from(Arc::clone(tls)).connect(name, tcp);
         match timeout(HANDSHAKE, handshake).await {
-            Ok(Ok(stream)) => Ok(Box::new(stream)),
+            Ok(Ok(stream)) => Ok(Either::Right(stream)),
             Ok(Err(error)) => Err(failed(told(&error))),
             Err(_) => Err(EgressError::Timeout { wait: TimeoutPhase::Handshake, after: HANDSHAKE }),
         }
