@@ -8,18 +8,18 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
-const fn v4(address: [u8; 4], len: u8) -> Ipv4Net {
+const fn v4(address: [u8; 4], len: u8) -> IpNet {
     let [a, b, c, d] = address;
-    Ipv4Net::new_assert(Ipv4Addr::new(a, b, c, d), len)
+    IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::new(a, b, c, d), len))
 }
 
-const fn v6(groups: [u16; 8], len: u8) -> Ipv6Net {
+const fn v6(groups: [u16; 8], len: u8) -> IpNet {
     let [a, b, c, d, e, f, g, h] = groups;
-    Ipv6Net::new_assert(Ipv6Addr::new(a, b, c, d, e, f, g, h), len)
+    IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::new(a, b, c, d, e, f, g, h), len))
 }
 
 /// Special-purpose ranges and their names; the first row that contains an address applies.
-const SPECIAL_V4: &[(Ipv4Net, &str)] = &[
+const SPECIAL: &[(IpNet, &str)] = &[
     (v4([169, 254, 169, 254], 32), "a cloud's metadata service"),
     // A public address that the host of every virtual machine of that cloud answers.
     (v4([168, 63, 129, 16], 32), "a cloud's metadata service"),
@@ -40,9 +40,6 @@ const SPECIAL_V4: &[(Ipv4Net, &str)] = &[
     (v4([224, 0, 0, 0], 4), "multicast"),
     (v4([255, 255, 255, 255], 32), "broadcast"),
     (v4([240, 0, 0, 0], 4), "reserved"),
-];
-
-const SPECIAL_V6: &[(Ipv6Net, &str)] = &[
     (v6([0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254], 128), "a cloud's metadata service"),
     (v6([0, 0, 0, 0, 0, 0, 0, 0], 128), "unspecified"),
     (v6([0, 0, 0, 0, 0, 0, 0, 1], 128), "loopback"),
@@ -65,20 +62,13 @@ const SPECIAL_V6: &[(Ipv6Net, &str)] = &[
 ];
 
 /// Space allocated for global unicast so far; the rest is reserved.
-const GLOBAL_V6: Ipv6Net = v6([0x2000, 0, 0, 0, 0, 0, 0, 0], 3);
+const GLOBAL_V6: IpNet = v6([0x2000, 0, 0, 0, 0, 0, 0, 0], 3);
 
 /// Returns the special purpose of an address; `None` if it is globally routable.
 fn special(address: IpAddr) -> Option<&'static str> {
-    match address {
-        IpAddr::V4(address) => {
-            SPECIAL_V4.iter().find(|(net, _)| net.contains(&address)).map(|(_, what)| *what)
-        }
-        IpAddr::V6(address) => {
-            let row = SPECIAL_V6.iter().find(|(net, _)| net.contains(&address));
-            let reserved = (!GLOBAL_V6.contains(&address)).then_some("reserved");
-            row.map(|(_, what)| *what).or(reserved)
-        }
-    }
+    let row = SPECIAL.iter().find(|(net, _)| net.contains(&address));
+    let is_reserved = address.is_ipv6() && !GLOBAL_V6.contains(&address);
+    row.map(|(_, what)| *what).or(is_reserved.then_some("reserved"))
 }
 
 /// Returns the embedded IPv4 addresses at which packets to an IPv6 address may end.
