@@ -92,7 +92,7 @@ impl CommandQueue {
         true
     }
 
-    pub(super) fn wake(&self) {
+    fn wake(&self) {
         // A full event counter wakes the thread just as well.
         if let Err(error) = rustix::io::write(&self.waker, &1u64.to_ne_bytes())
             && error != rustix::io::Errno::AGAIN
@@ -101,11 +101,12 @@ impl CommandQueue {
         }
     }
 
-    /// Rejects all further commands.
+    /// Rejects all further commands and wakes the thread, which ends.
     pub(super) fn end(&self) {
         let queue = self.queue();
         self.ended.store(true, Relaxed);
         drop(queue);
+        self.wake();
     }
 
     pub(super) fn has_commands(&self) -> bool {

@@ -47,23 +47,16 @@ struct Inner {
     candidates: Arc<[SocketAddr]>,
     identity: Arc<DtlsIdentity>,
     next: AtomicU64,
-    thread: Mutex<Option<JoinHandle<()>>>,
-}
-
-impl Inner {
-    fn end(&self) {
-        self.shared.end();
-        self.shared.wake();
-    }
+    /// `None` once it is joined.
+    thread: Option<JoinHandle<()>>,
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.end();
-        let thread = self.thread.lock().map(|mut thread| thread.take()).unwrap_or_default();
+        self.shared.end();
         // A handler may own the last handle; then this is the thread itself, which ends by itself.
-        if let Some(thread) =
-            thread.filter(|thread| thread.thread().id() != std::thread::current().id())
+        if let Some(thread) = self.thread.take()
+            && thread.thread().id() != std::thread::current().id()
             && thread.join().is_err()
         {
             tracing::error!("the WebRTC receiver panicked");
@@ -102,7 +95,7 @@ impl WebRtcEndpoint {
             candidates,
             identity,
             next: AtomicU64::new(1),
-            thread: Mutex::new(Some(thread)),
+            thread: Some(thread),
         })))
     }
 
@@ -113,7 +106,7 @@ impl WebRtcEndpoint {
 
     /// Ends the endpoint and all of its sessions, as dropping the last clone does.
     pub fn end(&self) {
-        self.0.end();
+        self.0.shared.end();
     }
 
     /// Returns true if the endpoint has ended.
