@@ -33,18 +33,12 @@ pub(super) struct EndpointThread {
     pub(super) sessions: SessionTable,
 }
 
-impl Drop for EndpointThread {
-    fn drop(&mut self) {
-        // On a panic, too: no further offer may be answered, as the thread would never run its session.
-        self.shared.end();
-    }
-}
-
 impl EndpointThread {
     pub(super) fn run(mut self) {
         if catch_unwind(AssertUnwindSafe(|| self.serve())).is_err() {
             tracing::error!("the WebRTC receiver panicked: every session of it ends");
         }
+        // After a panic, too: no further offer may be answered, as the thread would never run its session.
         self.shared.end();
         self.sessions.end(Instant::now());
         self.send();
