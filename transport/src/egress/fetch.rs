@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use url::Url;
 
 use super::{
-    AGENT, EgressClient, EgressError, RequestUrl, TimeoutPhase, UrlCredentials,
+    AGENT, EgressClient, EgressError, RequestUrl, TimeoutPhase,
     http1::{FIRST_BYTE, Http1Connection, UNANSWERED},
 };
 pub(in crate::egress) use response_head::ResponseHead;
@@ -119,8 +119,8 @@ struct Known {
 pub struct Fetcher {
     egress: EgressClient,
     budget: Arc<DownloadBudget>,
-    /// Credentials by host; the oldest are dropped first.
-    credentials: VecDeque<(RequestUrl, UrlCredentials)>,
+    /// Targets with credentials, one of each host; the oldest are dropped first.
+    credentials: VecDeque<RequestUrl>,
     /// Resources opened last by URL; the oldest are forgotten first.
     known: VecDeque<(Url, Known)>,
     idle: body::IdleConnection,
@@ -138,8 +138,8 @@ impl Fetcher {
     ///
     /// Credentials of a target are used only for its host, port and encryption.
     pub async fn get(&mut self, target: &RequestUrl, from: u64) -> Result<Download, EgressError> {
-        if let Some(credentials) = target.credentials() {
-            self.learn(target, credentials);
+        if target.credentials().is_some() {
+            self.learn(target);
         }
         let known = self.known(target.url()).cloned();
         let mut next = known.as_ref().map_or_else(|| target.clone(), |known| known.target.clone());
@@ -157,9 +157,14 @@ impl Fetcher {
             let (size, seekable) = (head.size, head.is_seekable());
             self.remember(target, &next, head);
             let url = next.url().clone();
-            let budget = Arc::clone(&self.budget);
-            let mut body =
-                DownloadBody::new(next, response.into_body(), connection, budget, &self.idle);
+            let mut body = DownloadBody {
+                target: next,
+                incoming: response.into_body(),
+                connection: Some(connection),
+                budget: Arc::clone(&self.budget),
+                idle: self.idle.clone(),
+                pending: Bytes::new(),
+            };
             body.skip(skip).await?;
             return Ok(Download { url, size, seekable, body });
         }
@@ -176,12 +181,12 @@ impl Fetcher {
     }
 
     /// Stores the credentials of a host; the newest replace older ones.
-    fn learn(&mut self, target: &RequestUrl, credentials: &UrlCredentials) {
-        self.credentials.retain(|(owner, _)| !owner.is_beside(target));
+    fn learn(&mut self, target: &RequestUrl) {
+        self.credentials.retain(|owner| !owner.is_beside(target));
         if self.credentials.len() >= CREDENTIALS_MAX {
             self.credentials.pop_front();
         }
-        self.credentials.push_back((target.clone(), credentials.clone()));
+        self.credentials.push_back(target.clone());
     }
 
     fn remember(&mut self, asked: &RequestUrl, found: &RequestUrl, head: ResponseHead) {
@@ -249,8 +254,8 @@ impl Fetcher {
             let validator = HeaderValue::from_bytes(validator).expect("it was one");
             headers.insert(header::IF_RANGE, validator);
         }
-        let mut owners = self.credentials.iter();
-        if let Some((_, credentials)) = owners.find(|(owner, _)| owner.is_beside(target)) {
+        let owner = self.credentials.iter().find(|owner| owner.is_beside(target));
+        if let Some(credentials) = owner.and_then(RequestUrl::credentials) {
             headers.insert(header::AUTHORIZATION, credentials.basic());
         }
         let mut request = Request::new(Bytes::new());

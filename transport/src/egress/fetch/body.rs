@@ -35,13 +35,13 @@ impl IdleConnection {
 
 /// Body of a download.
 pub struct DownloadBody {
-    target: RequestUrl,
-    incoming: Incoming,
-    connection: Option<Http1Connection>,
-    budget: Arc<DownloadBudget>,
-    idle: IdleConnection,
+    pub(super) target: RequestUrl,
+    pub(super) incoming: Incoming,
+    pub(super) connection: Option<Http1Connection>,
+    pub(super) budget: Arc<DownloadBudget>,
+    pub(super) idle: IdleConnection,
     /// Bytes put back by the reader.
-    pending: Bytes,
+    pub(super) pending: Bytes,
 }
 
 impl fmt::Debug for DownloadBody {
@@ -51,17 +51,6 @@ impl fmt::Debug for DownloadBody {
 }
 
 impl DownloadBody {
-    pub(super) fn new(
-        target: RequestUrl,
-        incoming: Incoming,
-        connection: Http1Connection,
-        budget: Arc<DownloadBudget>,
-        idle: &IdleConnection,
-    ) -> DownloadBody {
-        let (connection, idle) = (Some(connection), idle.clone());
-        DownloadBody { target, incoming, connection, budget, idle, pending: Bytes::new() }
-    }
-
     /// Returns the next bytes, at most 64 KiB; `None` after the last.
     pub async fn next(&mut self) -> Result<Option<Bytes>, EgressError> {
         if !self.pending.is_empty() {

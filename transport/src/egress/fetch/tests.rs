@@ -41,10 +41,7 @@ fn what_is_remembered_has_a_bound_and_the_last_stays() {
 #[test]
 fn a_host_has_one_pair_of_credentials_and_few_hosts_have() {
     let mut fetcher = fetcher(Duration::from_secs(60));
-    let mut learn = |text: String| {
-        let target = target(&text);
-        fetcher.learn(&target, target.credentials().expect("there"));
-    };
+    let mut learn = |text: String| fetcher.learn(&target(&text));
     (0..100).for_each(|at| learn(format!("https://a:{at}@host/{at}")));
     (0..100).for_each(|at| learn(format!("https://b:c@host{}/", at % CREDENTIALS_MAX)));
     learn("https://a:last@host/x".to_owned());
