@@ -67,7 +67,12 @@ impl Http1 {
                 Part::Body(left) | Part::Chunk(left) => {
                     let count = rest.len().min(usize::try_from(left).unwrap_or(usize::MAX));
                     rest = &rest[count..];
-                    self.part = self.part.less(count as u64);
+                    self.part = match (self.part, left - count as u64) {
+                        (Part::Chunk(_), 0) => Part::ChunkSize,
+                        (Part::Chunk(_), left) => Part::Chunk(left),
+                        (_, 0) => Part::Request,
+                        (_, left) => Part::Body(left),
+                    };
                 }
                 _ => {
                     let is_head = matches!(self.part, Part::Request | Part::Field);
@@ -113,18 +118,6 @@ impl Http1 {
             (part, _) => part,
         };
         Some(())
-    }
-}
-
-impl Part {
-    /// Returns the part after `count` bytes of a body or a chunk.
-    fn less(self, count: u64) -> Part {
-        match self {
-            Part::Body(left) if left > count => Part::Body(left - count),
-            Part::Chunk(left) if left > count => Part::Chunk(left - count),
-            Part::Chunk(_) => Part::ChunkSize,
-            _ => Part::Request,
-        }
     }
 }
 
