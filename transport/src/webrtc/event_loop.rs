@@ -70,15 +70,13 @@ impl EndpointThread {
         let until = self.sessions.deadline();
         let now = Instant::now();
         let wait = until.map_or(IDLE, |until| until.saturating_duration_since(now).min(IDLE));
-        let wait = Timespec {
-            tv_sec: wait.as_secs().try_into().unwrap_or_default(),
-            tv_nsec: wait.subsec_nanos().into(),
-        };
+        // A minute at most, which always fits.
+        let wait = Timespec::try_from(wait).ok();
         let mut ready = [
             PollFd::new(&self.socket, PollFlags::IN),
             PollFd::new(&self.shared.waker, PollFlags::IN),
         ];
-        match poll(&mut ready, Some(&wait)) {
+        match poll(&mut ready, wait.as_ref()) {
             Ok(_) => {}
             Err(rustix::io::Errno::INTR) => return,
             Err(error) => {
