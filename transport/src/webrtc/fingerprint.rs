@@ -5,41 +5,28 @@ use aws_lc_rs::{constant_time::verify_slices_are_equal, digest};
 /// Hash of a DER certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct CertificateFingerprint {
-    hash: Hash,
+    name: &'static str,
+    algorithm: &'static digest::Algorithm,
     bytes: Vec<u8>,
 }
 
-media::named! {
-    /// Hash functions strong enough to identify a certificate.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub enum Hash {
-        Sha256 = "sha-256",
-        Sha384 = "sha-384",
-        Sha512 = "sha-512",
-    }
-}
-
-impl Hash {
-    fn algorithm(self) -> &'static digest::Algorithm {
-        match self {
-            Hash::Sha256 => &digest::SHA256,
-            Hash::Sha384 => &digest::SHA384,
-            Hash::Sha512 => &digest::SHA512,
-        }
-    }
-}
+/// Hash functions strong enough to identify a certificate; the first one is for answers.
+const HASHES: [(&str, &digest::Algorithm); 3] =
+    [("sha-256", &digest::SHA256), ("sha-384", &digest::SHA384), ("sha-512", &digest::SHA512)];
 
 impl CertificateFingerprint {
     /// Returns the SHA-256 fingerprint of `certificate`, for answers.
     pub(super) fn of(certificate: &[u8]) -> CertificateFingerprint {
-        let bytes = digest::digest(Hash::Sha256.algorithm(), certificate).as_ref().to_vec();
-        CertificateFingerprint { hash: Hash::Sha256, bytes }
+        let [(name, algorithm), ..] = HASHES;
+        let bytes = digest::digest(algorithm, certificate).as_ref().to_vec();
+        CertificateFingerprint { name, algorithm, bytes }
     }
 
     /// Parses the value of `a=fingerprint:`; `None` for a weaker hash or a wrong length.
     pub(super) fn parse(value: &str) -> Option<CertificateFingerprint> {
         let (name, hex) = value.trim().split_once(' ')?;
-        let hash = Hash::from_name(&name.to_ascii_lowercase())?;
+        let known = HASHES.into_iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
+        let (name, algorithm) = known?;
         let bytes = hex
             .trim()
             .split(':')
@@ -48,19 +35,19 @@ impl CertificateFingerprint {
                 hex.then(|| u8::from_str_radix(pair, 16).ok()).flatten()
             })
             .collect::<Option<Vec<u8>>>()?;
-        let fits = bytes.len() == hash.algorithm().output_len();
-        fits.then_some(CertificateFingerprint { hash, bytes })
+        let fits = bytes.len() == algorithm.output_len();
+        fits.then_some(CertificateFingerprint { name, algorithm, bytes })
     }
 
     pub(super) fn matches(&self, certificate: &[u8]) -> bool {
-        let digest = digest::digest(self.hash.algorithm(), certificate);
+        let digest = digest::digest(self.algorithm, certificate);
         verify_slices_are_equal(digest.as_ref(), &self.bytes).is_ok()
     }
 }
 
 impl std::fmt::Display for CertificateFingerprint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.hash.as_str())?;
+        f.write_str(self.name)?;
         for (at, byte) in self.bytes.iter().enumerate() {
             let separator = if at == 0 { ' ' } else { ':' };
             write!(f, "{separator}{byte:02X}")?;
