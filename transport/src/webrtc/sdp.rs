@@ -41,7 +41,8 @@ pub(super) struct SdpAttributes {
     pub(super) pwd: Option<String>,
     /// Fingerprints with a strong hash.
     pub(super) fingerprints: Vec<CertificateFingerprint>,
-    pub(super) setup: Option<DtlsSetup>,
+    /// True if the peer may be the DTLS client (`a=setup`, RFC 4145 4).
+    pub(super) connects: Option<bool>,
     /// True for media that the offerer does not send (recvonly, inactive).
     pub(super) is_silent: bool,
     pub(super) rtcp_mux: bool,
@@ -58,17 +59,6 @@ pub(super) struct SdpAttributes {
     pub(super) ssrcs: Vec<u32>,
     /// SSRCs of the media and its RTX stream (RFC 5576, RFC 4588).
     pub(super) flows: Vec<(u32, u32)>,
-}
-
-media::named! {
-    /// Role in setting up the DTLS association (RFC 4145 4).
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub enum DtlsSetup {
-        Active = "active",
-        Passive = "passive",
-        ActPass = "actpass",
-        HoldConn = "holdconn",
-    }
 }
 
 impl MediaSection {
@@ -88,7 +78,7 @@ impl MediaSection {
             ufrag: session.ufrag.clone(),
             pwd: session.pwd.clone(),
             fingerprints: session.fingerprints.clone(),
-            setup: session.setup,
+            connects: session.connects,
             is_silent: session.is_silent,
             rtcp_mux: session.rtcp_mux,
             ..SdpAttributes::default()
@@ -200,8 +190,11 @@ impl SdpAttributes {
                 }
             }
             "setup" => {
-                let problem = "setup is none of active, passive, actpass, holdconn";
-                self.setup = Some(DtlsSetup::from_name(value).ok_or(problem)?);
+                self.connects = Some(match value {
+                    "active" | "actpass" => true,
+                    "passive" | "holdconn" => false,
+                    _ => return Err("setup is none of active, passive, actpass, holdconn"),
+                });
             }
             "sendrecv" | "sendonly" => self.is_silent = false,
             "recvonly" | "inactive" => self.is_silent = true,

@@ -11,7 +11,7 @@ use super::{
     OfferError,
     codecs::{self, FEEDBACK, PayloadFormat, PayloadTypeMap, TRANSPORT_WIDE},
     fingerprint::CertificateFingerprint,
-    sdp::{DtlsSetup, MediaSection, SdpAttributes, SdpOffer},
+    sdp::{MediaSection, SdpAttributes, SdpOffer},
 };
 
 /// Header extension with the media id of a packet (RFC 8843 9.2).
@@ -122,7 +122,7 @@ fn transport(offer: &SdpOffer, section: &MediaSection) -> SdpAttributes {
         if own.fingerprints.is_empty() {
             own.fingerprints = tagged.fingerprints;
         }
-        own.setup = own.setup.or(tagged.setup);
+        own.connects = own.connects.or(tagged.connects);
         own.rtcp_mux |= tagged.rtcp_mux;
     }
     own
@@ -139,11 +139,9 @@ fn check(proto: &str, transport: &SdpAttributes) -> Result<(), OfferError> {
     if transport.fingerprints.is_empty() {
         return Err(OfferError::Missing("a=fingerprint of SHA-256, SHA-384 or SHA-512"));
     }
-    match transport.setup {
-        Some(DtlsSetup::Active | DtlsSetup::ActPass) => Ok(()),
-        Some(DtlsSetup::Passive | DtlsSetup::HoldConn) => {
-            Err(OfferError::Unserved("a DTLS client on this side"))
-        }
+    match transport.connects {
+        Some(true) => Ok(()),
+        Some(false) => Err(OfferError::Unserved("a DTLS client on this side")),
         None => Err(OfferError::Missing("a=setup")),
     }
 }
