@@ -42,12 +42,6 @@ struct Owner {
     before: Option<u64>,
 }
 
-impl Owner {
-    fn speaks(&self, now: Instant) -> bool {
-        now.saturating_duration_since(self.heard_at) < SPEAKS
-    }
-}
-
 pub(super) struct SessionTable {
     shared: Arc<CommandQueue>,
     identity: Arc<DtlsIdentity>,
@@ -138,7 +132,7 @@ impl SessionTable {
             *owner = Owner { is_proven: true, ..claimed(None) };
         } else if owner.id == id && owner.is_proven {
             owner.heard_at = now;
-        } else if owner.id != id && !owner.speaks(now) {
+        } else if owner.id != id && now.saturating_duration_since(owner.heard_at) >= SPEAKS {
             let before = if owner.is_proven { Some(owner.id) } else { owner.before };
             *owner = claimed(before);
         }

@@ -33,12 +33,6 @@ struct Current {
     has_left: bool,
 }
 
-impl Current {
-    fn is_heard(&self, now: Instant) -> bool {
-        !self.has_left && now.saturating_duration_since(self.heard_at) < SILENT
-    }
-}
-
 impl VideoTrack {
     pub(super) fn new(payloads: PayloadTypeMap, video: Vec<PayloadFormat>) -> VideoTrack {
         VideoTrack { payloads, video, current: None }
@@ -105,7 +99,8 @@ impl VideoTrack {
         if same_source && !current.reception.is_newer(packet.sequence) {
             return Ok(());
         }
-        if !same_source && current.is_heard(now) {
+        let is_silent = now.saturating_duration_since(current.heard_at) >= SILENT;
+        if !same_source && !current.has_left && !is_silent {
             return Err(DropReason::MediaSources);
         }
         if self.payloads.get(current.payload_type) != PayloadKind::Video(*codec) {
