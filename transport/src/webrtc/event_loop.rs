@@ -73,7 +73,7 @@ impl EndpointThread {
         // A minute at most, which always fits.
         let wait = Timespec::try_from(wait).ok();
         let mut ready = [
-            PollFd::new(&self.socket, PollFlags::IN),
+            PollFd::new(&self.socket.socket, PollFlags::IN),
             PollFd::new(&self.shared.waker, PollFlags::IN),
         ];
         match poll(&mut ready, wait.as_ref()) {

@@ -4,7 +4,6 @@
 use std::{
     io::{self, IoSliceMut},
     net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket},
-    os::fd::{AsFd, BorrowedFd},
 };
 
 use quinn_udp::{BATCH_SIZE, RecvMeta, Transmit, UdpSocketState};
@@ -26,7 +25,7 @@ pub(super) struct CandidatePair {
 
 /// Socket with its receive buffers.
 pub(super) struct UdpEndpointSocket {
-    socket: UdpSocket,
+    pub(super) socket: UdpSocket,
     state: UdpSocketState,
     pub(super) local: SocketAddr,
     bytes: Vec<u8>,
@@ -99,12 +98,6 @@ impl UdpEndpointSocket {
                 src_ip: pair.local,
             },
         )
-    }
-}
-
-impl AsFd for UdpEndpointSocket {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
     }
 }
 
