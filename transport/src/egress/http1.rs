@@ -10,10 +10,8 @@ use hyper::{
     client::conn::http1::{self, SendRequest},
 };
 use hyper_util::rt::TokioIo;
-use tokio::{
-    task::JoinHandle,
-    time::{Instant, timeout, timeout_at},
-};
+use tokio::time::{Instant, timeout, timeout_at};
+use tokio_util::task::AbortOnDropHandle;
 
 use super::{CheckedStream, EgressError, RequestUrl, TimeoutPhase};
 
@@ -30,14 +28,8 @@ const READ_BYTES: usize = 64 << 10;
 
 pub(super) struct Http1Connection {
     sender: SendRequest<Full<Bytes>>,
-    driver: JoinHandle<()>,
-}
-
-impl Drop for Http1Connection {
-    fn drop(&mut self) {
-        // A peer that neither reads nor writes would keep the task alive for ever.
-        self.driver.abort();
-    }
+    /// Aborted, as a peer that neither reads nor writes would keep the task alive for ever.
+    _driver: AbortOnDropHandle<()>,
 }
 
 impl Http1Connection {
@@ -54,7 +46,7 @@ impl Http1Connection {
             // The waiter for the response or the body receives the error.
             connection.await.ok();
         });
-        Ok(Http1Connection { sender, driver })
+        Ok(Http1Connection { sender, _driver: AbortOnDropHandle::new(driver) })
     }
 
     /// Returns true if another request can be sent.
