@@ -1,23 +1,20 @@
 //! Identifiers and secrets from the system's random number generator.
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+
 use super::sdp_answer::IceCredentials;
 
-/// Characters of RFC 8839 5.4; 64 of them, so that the low six bits of a byte choose evenly.
-const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-/// Length of a user fragment: 48 bits, so that 10,000 sessions do not collide.
-pub(super) const UFRAG_CHARS: usize = 8;
-/// Length of a password: 144 bits; RFC 8445 5.3 requires 128.
-const PWD_CHARS: usize = 24;
-
-fn text<const N: usize>() -> Option<String> {
-    let mut bytes = [0u8; N];
+fn bytes<const N: usize>() -> Option<[u8; N]> {
+    let mut bytes = [0; N];
     aws_lc_rs::rand::fill(&mut bytes).ok()?;
-    Some(bytes.iter().map(|byte| char::from(ALPHABET[usize::from(byte & 63)])).collect())
+    Some(bytes)
 }
 
-/// Returns new ICE credentials; `None` if the system's generator fails.
+/// Returns new ICE credentials; `None` if the system's generator fails. Base64 has the characters of RFC 8839 5.4.
+/// A user fragment has 48 bits, so that 10,000 sessions do not collide, and a password 144; RFC 8445 5.3 requires 128.
 pub(super) fn credentials() -> Option<IceCredentials> {
-    Some(IceCredentials { ufrag: text::<UFRAG_CHARS>()?, pwd: text::<PWD_CHARS>()? })
+    let (ufrag, pwd) = (bytes::<6>()?, bytes::<18>()?);
+    Some(IceCredentials { ufrag: STANDARD.encode(ufrag), pwd: STANDARD.encode(pwd) })
 }
 
 /// Returns a new entity tag, quotes included.
@@ -27,9 +24,7 @@ pub(super) fn etag() -> Option<String> {
 
 /// Returns 64 random bits.
 pub(super) fn number() -> Option<u64> {
-    let mut bytes = [0u8; 8];
-    aws_lc_rs::rand::fill(&mut bytes).ok()?;
-    Some(u64::from_ne_bytes(bytes))
+    bytes().map(u64::from_ne_bytes)
 }
 
 #[cfg(test)]
@@ -40,8 +35,9 @@ mod tests {
     fn credentials_have_the_length_and_letters_of_ice() {
         let one = credentials().expect("random numbers");
         let other = credentials().expect("random numbers");
-        assert_eq!((one.ufrag.len(), one.pwd.len()), (UFRAG_CHARS, PWD_CHARS));
-        assert!(one.ufrag.bytes().chain(one.pwd.bytes()).all(|byte| ALPHABET.contains(&byte)));
+        assert_eq!((one.ufrag.len(), one.pwd.len()), (8, 24));
+        let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"+/".contains(&byte);
+        assert!(one.ufrag.bytes().chain(one.pwd.bytes()).all(fits), "{one:?}");
         assert_ne!(one, other);
     }
 }
