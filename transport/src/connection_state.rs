@@ -133,7 +133,7 @@ impl Drop for RequestGuard {
 /// Marks a connection as stalled by its peer, which owes bytes or does not read, while set.
 #[derive(Debug)]
 pub(crate) struct PeerStallGuard {
-    state: Arc<ConnectionState>,
+    pub state: Arc<ConnectionState>,
     is_set: bool,
 }
 

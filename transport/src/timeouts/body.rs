@@ -68,7 +68,6 @@ pub(crate) struct TimeoutBody<B> {
     pace: Pace,
     clock: Option<Pin<Box<Sleep>>>,
     expired: BodyExpired,
-    state: Arc<ConnectionState>,
     debt: PeerStallGuard,
 }
 
@@ -79,9 +78,8 @@ impl<B> TimeoutBody<B> {
         expired: BodyExpired,
         state: &Arc<ConnectionState>,
     ) -> TimeoutBody<B> {
-        let (state, debt) = (Arc::clone(state), PeerStallGuard::new(state));
-        let pace = Pace::new(idle, state.receive(0));
-        TimeoutBody { body, pace, clock: None, expired, state, debt }
+        let (pace, debt) = (Pace::new(idle, state.receive(0)), PeerStallGuard::new(state));
+        TimeoutBody { body, pace, clock: None, expired, debt }
     }
 }
 
@@ -96,10 +94,10 @@ where
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let TimeoutBody { body, pace, clock, expired, state, debt } = &mut *self;
+        let TimeoutBody { body, pace, clock, expired, debt } = &mut *self;
         if let Poll::Ready(frame) = Pin::new(body).poll_frame(cx) {
             let data = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref());
-            pace.note(state.receive(data.map_or(0, Bytes::len)), Instant::now());
+            pace.note(debt.state.receive(data.map_or(0, Bytes::len)), Instant::now());
             debt.set(false);
             return Poll::Ready(frame.map(|frame| frame.map_err(axum::Error::new)));
         }
@@ -111,7 +109,7 @@ where
                 clock.as_mut().reset(due);
             }
             ready!(clock.as_mut().poll(cx));
-            if !pace.note(state.receive(0), Instant::now().max(due)) {
+            if !pace.note(debt.state.receive(0), Instant::now().max(due)) {
                 break;
             }
         }
