@@ -36,11 +36,13 @@ impl Database {
         limit: usize,
         read: fn(&Row) -> Result<T, DatabaseError>,
     ) -> Result<Vec<T>, DatabaseError> {
+        // Servers of earlier versions copy a text of state transitions too, which repeats a description's.
         const SELECT: &str = "SELECT node_id, run_id, run.label, log.seq, log.kind, \
              (extract(epoch FROM log.appended_at) * 1000)::bigint AS appended_ms, \
              left(log.description, 1024) AS description \
              FROM sightline_log log JOIN sightline_runs run USING (node_id, run_id) \
-             WHERE log.description ILIKE $2 AND run.principal = $1 AND run.status <> 'deleted' \
+             WHERE log.description ILIKE $2 AND log.kind <> 'state_transition' \
+             AND run.principal = $1 AND run.status <> 'deleted' \
              ORDER BY log.appended_at DESC LIMIT $3";
         // Escapes the wildcards of LIKE.
         let escaped = text.replace('\\', r"\\").replace('%', r"\%").replace('_', r"\_");

@@ -52,6 +52,8 @@ pub fn description(kind: EventKind, payload: &str) -> Option<String> {
     Some(described.text().into_owned())
 }
 
+/// Returns true for kinds with a text of their own: a `state_transition` repeats that of the description
+/// before it, and one moment is one hit.
 pub(super) fn may_describe(kind: EventKind) -> bool {
     use EventKind::*;
     matches!(
@@ -62,7 +64,6 @@ pub(super) fn may_describe(kind: EventKind) -> bool {
             | VlmTiered
             | ClipVlm
             | ClipVlmTiered
-            | StateTransition
             | LoopDetected
             | ActivityStarted
             | ActivityEnded
