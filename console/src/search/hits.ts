@@ -17,13 +17,6 @@ export function marked(text: string, query: string): { text: string; hit: boolea
   return text.split(pattern).map((piece, at) => ({ text: piece, hit: at % 2 === 1 })).filter((piece) => piece.text !== '');
 }
 
-/** Hits without the changes of state of live runs that say again what was seen at that moment. */
-export function distinct(hits: readonly Hit[]): Hit[] {
-  const words = ({ run_id, pts_ms, description }: Hit): string => `${run_id} ${pts_ms} ${description}`;
-  const seen = new Set(hits.filter(({ kind }) => kind !== 'state_transition').map(words));
-  return hits.filter((hit) => hit.kind !== 'state_transition' || !seen.has(words(hit)));
-}
-
 /** Hits by their run, runs as they are given, each in the order of its media time. */
 export function byRun(hits: readonly Hit[], runs: readonly Pick<Run, 'run_id'>[]): Group[] {
   const groups = new Map<string, Hit[]>();

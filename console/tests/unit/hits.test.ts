@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { byRun, byTime, distinct, marked, wallOf, type Hit } from '../../src/search/hits';
+import { byRun, byTime, marked, wallOf, type Hit } from '../../src/search/hits';
 
 const hit = (seq: number, run_id: string, pts_ms: number | null): Hit => ({ seq, run_id, pts_ms, kind: 'vlm', description: '', snippet: '' });
 
@@ -12,11 +12,6 @@ test.each([
   ['ÄPFEL', 'äpfel', ['[ÄPFEL]']],
 ])('marks in %j what is asked for, %j', (text, query, pieces) => {
   expect(marked(text, query).map((piece) => (piece.hit ? `[${piece.text}]` : piece.text))).toEqual(pieces);
-});
-
-test('what a change of state says again is one moment', () => {
-  const change = (seq: number, pts_ms: number): Hit => ({ ...hit(seq, 'a', pts_ms), kind: 'state_transition' });
-  expect(distinct([hit(1, 'a', 5), change(2, 5), change(3, 9), hit(4, 'a', 5)]).map(({ seq }) => seq)).toEqual([1, 3, 4]);
 });
 
 test('hits are grouped by run in the order of the runs, unknown ones last, by media time', () => {
