@@ -117,12 +117,18 @@ impl MetaStore {
         })))
     }
 
-    /// Runs `look` on one snapshot of all tables.
-    pub fn read<T>(
+    /// Runs `look` on a snapshot of a table; returns the default if nothing was ever written to the table.
+    pub fn read<K: Key + 'static, V: Value + 'static, T: Default>(
         &self,
-        look: impl FnOnce(&ReadTransaction) -> Result<T, redb::Error>,
+        definition: TableDefinition<'_, K, V>,
+        look: impl FnOnce(&ReadOnlyTable<K, V>) -> Result<T, redb::Error>,
     ) -> Result<T, MetaStoreError> {
-        self.using(|database| Ok(database.begin_read()?), |view| look(&view))
+        let act = |view: ReadTransaction| match view.open_table(definition) {
+            Ok(table) => look(&table),
+            Err(TableError::TableDoesNotExist(_)) => Ok(T::default()),
+            Err(error) => Err(error.into()),
+        };
+        self.using(|database| Ok(database.begin_read()?), act)
     }
 
     /// Applies all changes of `change` or, if it fails, none; writers are serialized.
@@ -248,18 +254,6 @@ fn unpanicked<T>(act: impl FnOnce() -> Result<T, redb::Error>) -> Result<T, redb
         .unwrap_or_else(|_| Err(redb::Error::Corrupted("a page of it cannot be read".to_owned())))
 }
 
-/// Opens the table; `None` if nothing was ever written to it.
-pub fn table<K: Key + 'static, V: Value + 'static>(
-    view: &ReadTransaction,
-    definition: TableDefinition<'_, K, V>,
-) -> Result<Option<ReadOnlyTable<K, V>>, redb::Error> {
-    match view.open_table(definition) {
-        Ok(table) => Ok(Some(table)),
-        Err(TableError::TableDoesNotExist(_)) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
-}
-
 fn open(path: &Path) -> Result<Database, redb::Error> {
     let file = file(path)?;
     let mut builder = Database::builder();
@@ -299,11 +293,8 @@ mod tests {
     const NUMBERS: TableDefinition<'_, &str, u64> = TableDefinition::new("numbers");
 
     fn get(ledger: &MetaStore, key: &str) -> Option<u64> {
-        let look = |view: &ReadTransaction| match table(view, NUMBERS)? {
-            Some(table) => Ok(table.get(key)?.map(|found| found.value())),
-            None => Ok(None),
-        };
-        ledger.read(look).expect("readable")
+        let found = ledger.read(NUMBERS, |table| Ok(table.get(key)?.map(|found| found.value())));
+        found.expect("readable")
     }
 
     #[test]
@@ -328,7 +319,7 @@ mod tests {
         drop(ledger);
         let again = MetaStore::open(&path).expect("opens");
         assert_eq!((get(&again, "a"), get(&again, "b")), (Some(1), None));
-        let listed = again.read(|view| Ok(view.open_table(NUMBERS)?.iter()?.count()));
+        let listed = again.read(NUMBERS, |table| Ok(table.iter()?.count()));
         assert_eq!(listed.expect("readable"), 1);
     }
 
@@ -352,9 +343,8 @@ mod tests {
             let mut bytes = whole.clone();
             bytes[page * PAGE..][..PAGE].fill(0);
             std::fs::write(&path, bytes).expect("written");
-            let read = MetaStore::open(&path).and_then(|ledger| {
-                ledger.read(|view| Ok(view.open_table(NUMBERS)?.iter()?.count()))
-            });
+            let read = MetaStore::open(&path)
+                .and_then(|ledger| ledger.read(NUMBERS, |table| Ok(table.iter()?.count())));
             read.is_err_and(|error| error.kind() == ErrorKind::DataLoss)
         });
         assert!(found.count() > 2, "the header, a root and a leaf");

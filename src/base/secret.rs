@@ -14,7 +14,7 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 use sha2::Sha256;
 use timeline::held::{FileError, HeldDir, Size};
 
-use super::meta_store::{self, MetaStore, MetaStoreError};
+use super::meta_store::{MetaStore, MetaStoreError};
 
 const NAME: &str = "secret";
 const UNFINISHED: &str = "secret.unfinished";
@@ -90,11 +90,8 @@ impl Secret {
     /// Returns two flags: `ledger` has this secret's mark, and a lost one's; `None` if it has no marks.
     fn marks(&self, ledger: &MetaStore) -> Result<Option<[bool; 2]>, MetaStoreError> {
         let own = self.mark();
-        ledger.read(|view| match meta_store::table(view, MARKS)? {
-            Some(marks) => {
-                Ok(Some([marks.get(&own[..])?.is_some(), marks.get(&LOST[..])?.is_some()]))
-            }
-            None => Ok(None),
+        ledger.read(MARKS, |marks| {
+            Ok(Some([marks.get(&own[..])?.is_some(), marks.get(&LOST[..])?.is_some()]))
         })
     }
 

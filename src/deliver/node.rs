@@ -2,15 +2,12 @@
 
 use redb::TableDefinition;
 
-use crate::base::meta_store::{self, MetaStore, MetaStoreError};
+use crate::base::meta_store::{MetaStore, MetaStoreError};
 
 /// Returns the server's name from `ledger`; creates it if missing.
 pub fn name(ledger: &MetaStore) -> Result<String, MetaStoreError> {
     const NODE: TableDefinition<'_, &str, &str> = TableDefinition::new("node");
-    let known = ledger.read(|view| match meta_store::table(view, NODE)? {
-        Some(table) => Ok(table.get("id")?.map(|id| id.value().to_owned())),
-        None => Ok(None),
-    })?;
+    let known = ledger.read(NODE, |table| Ok(table.get("id")?.map(|id| id.value().to_owned())))?;
     if let Some(known) = known {
         return Ok(known);
     }

@@ -147,7 +147,7 @@ impl IdempotencyStore {
         let (charged, under_way, looked) = Default::default();
         let keys = IdempotencyStore { ledger, clock, quota, charged, under_way, looked };
         keys.expire(keys.clock.now())?;
-        keys.ledger.read(records::owners)?.iter().try_for_each(|owner| keys.settle(owner))?;
+        records::owners(&keys.ledger)?.iter().try_for_each(|owner| keys.settle(owner))?;
         Ok(Arc::new(keys))
     }
 
@@ -172,7 +172,7 @@ impl IdempotencyStore {
     fn expire(&self, now: WallTime) -> Result<(), MetaStoreError> {
         loop {
             let oldest = oldest_kept(now);
-            let over = self.ledger.read(|view| records::before(view, oldest, EXPIRED_AT_ONCE))?;
+            let over = records::before(&self.ledger, oldest, EXPIRED_AT_ONCE)?;
             if over.is_empty() {
                 return Ok(());
             }
@@ -187,7 +187,7 @@ impl IdempotencyStore {
         // Held while reading, so that the latest size is charged last. Every change is one insert
         // or remove: the map stays usable after a panic.
         let mut charged = self.charged.lock();
-        let now = self.ledger.read(|view| records::bytes_of(view, owner))?;
+        let now = records::bytes_of(&self.ledger, owner)?;
         let before = charged.remove(owner).unwrap_or(0);
         if now > 0 {
             charged.insert(owner.clone(), now);
@@ -213,7 +213,7 @@ impl IdempotencyStore {
         let attempt =
             KeyedRequest { keys: Arc::clone(self), scope, request_id, at: now.dated, after: head };
         let oldest = oldest_kept(now.counted);
-        let known = self.ledger.read(|view| records::find(view, &attempt.scope))?;
+        let known = records::find(&self.ledger, &attempt.scope)?;
         if let Some(record) = known.filter(|record| record.at >= oldest) {
             return Ok(match record.state {
                 KeyState::Answered(fingerprint, answer) => KeyLookup::Answered(fingerprint, answer),
@@ -221,7 +221,7 @@ impl IdempotencyStore {
             });
         }
         let owner = &attempt.scope.owner;
-        let mut full = self.ledger.read(|view| records::oldest_of_full(view, owner, oldest))?;
+        let mut full = records::oldest_of_full(&self.ledger, owner, oldest)?;
         if full.is_none() {
             // Counted again where it is written: other requests may have begun meanwhile.
             full = attempt.write_new(fingerprint, oldest)?;
@@ -235,7 +235,7 @@ impl IdempotencyStore {
     /// Time until room for a further response of `owner` frees; `None` if there is room.
     pub fn frees_in(&self, owner: &Principal) -> Result<Option<Duration>, MetaStoreError> {
         let oldest = oldest_kept(self.now().counted);
-        let full = self.ledger.read(|view| records::oldest_of_full(view, owner, oldest))?;
+        let full = records::oldest_of_full(&self.ledger, owner, oldest)?;
         Ok(full.map(|at| until_over(at, oldest)))
     }
 
@@ -253,7 +253,7 @@ impl IdempotencyStore {
 
     pub fn kept(&self, scope: &KeyScope) -> Result<Option<StoredResponse>, MetaStoreError> {
         let oldest = oldest_kept(self.now().counted);
-        let found = self.ledger.read(|view| records::find(view, scope))?;
+        let found = records::find(&self.ledger, scope)?;
         Ok(found.filter(|record| record.at >= oldest).and_then(|record| match record.state {
             KeyState::Answered(_, answer) => Some(answer),
             KeyState::Begun(_) => None,
@@ -270,7 +270,7 @@ impl IdempotencyStore {
         if !self.looks_now(owner) {
             return Ok(false);
         }
-        let begun = self.ledger.read(|view| records::begun_of(view, owner))?;
+        let begun = records::begun_of(&self.ledger, owner)?;
         // Held keys: no other request can begin one meanwhile.
         let held = begun.into_iter().filter_map(|(scope, past)| {
             let is_idle = self.under_way.lock().insert(scope.clone());

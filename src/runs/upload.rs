@@ -19,13 +19,13 @@ use std::{
 };
 
 use media::{BlobHash, ErrorKind, NodeTag, WallTime};
-use redb::{ReadOnlyTable, ReadableTable, TableDefinition, WriteTransaction};
+use redb::{ReadableTable, TableDefinition, WriteTransaction};
 use timeline::held::{FileError, HeldDir, Links, check_size};
 
 use crate::{
     base::{
         keys::Principal,
-        meta_store::{self, MetaStore, MetaStoreError},
+        meta_store::{MetaStore, MetaStoreError},
         owner_limit::{LimitScope, OwnerLimiter, OwnerPermit},
         quota::{Quota, QuotaError},
     },
@@ -154,7 +154,7 @@ impl UploadStore {
         if swept > 0 {
             tracing::warn!(swept, "unfinished uploads removed");
         }
-        uploads.look((), |table| {
+        uploads.ledger.read(UPLOADS, |table| {
             for entry in table.iter()? {
                 let value = entry?.1;
                 let (bytes, .., owner) = value.value();
@@ -168,7 +168,7 @@ impl UploadStore {
     /// Creates the table of records if no owner has a file. Fails if files exist without a table:
     /// they would be mistaken for the leavings of a crash.
     fn require_records(&self) -> Result<(), UploadError> {
-        if self.look(false, |_| Ok(true))? {
+        if self.ledger.read(UPLOADS, |_| Ok(true))? {
             return Ok(());
         }
         for path in list(&self.dirs[1])? {
@@ -240,24 +240,11 @@ impl UploadStore {
         Ok(swept)
     }
 
-    fn names(&self, folder: &str) -> Result<HashSet<String>, UploadError> {
-        self.look(HashSet::new(), |table| {
+    fn names(&self, folder: &str) -> Result<HashSet<String>, MetaStoreError> {
+        self.ledger.read(UPLOADS, |table| {
             let range = table.range((folder, "")..(folder, "~"))?;
             range.map(|entry| Ok(entry?.0.value().1.to_owned())).collect()
         })
-    }
-
-    /// Calls `look` with the records; returns `nothing` if the table does not exist.
-    fn look<T>(
-        &self,
-        nothing: T,
-        look: impl FnOnce(&ReadOnlyTable<Key, Value>) -> Result<T, redb::Error>,
-    ) -> Result<T, UploadError> {
-        let found = self.ledger.read(|view| match meta_store::table(view, UPLOADS)? {
-            Some(table) => look(&table),
-            None => Ok(nothing),
-        });
-        Ok(found?)
     }
 
     pub fn enter(&self, owner: &Principal) -> Result<OwnerPermit, UploadError> {
@@ -335,10 +322,11 @@ impl UploadStore {
         name: &StoredName,
     ) -> Result<Option<StoredUpload>, UploadError> {
         let folder = folder_of(owner);
-        self.look(None, |table| {
+        let found = self.ledger.read(UPLOADS, |table| {
             let found = table.get((folder.as_str(), name.as_str()))?;
             Ok(found.map(|value| upload(name.clone(), value.value())))
-        })
+        });
+        Ok(found?)
     }
 
     /// Lists the owner's files before `before`, newest first; one more than `limit` if there are more.
@@ -350,7 +338,7 @@ impl UploadStore {
     ) -> Result<Vec<StoredUpload>, UploadError> {
         let folder = folder_of(owner);
         let before = before.map_or("~", StoredName::as_str);
-        self.look(Vec::new(), |table| {
+        let listed = self.ledger.read(UPLOADS, |table| {
             let range = table.range((folder.as_str(), "")..(folder.as_str(), before))?;
             let mut files = Vec::new();
             for entry in range.rev() {
@@ -363,7 +351,8 @@ impl UploadStore {
                 files.push(upload(name, value.value()));
             }
             Ok(files)
-        })
+        });
+        Ok(listed?)
     }
 
     /// Removes the file `name` of `owner`, which open readers keep. Returns false if there is none.

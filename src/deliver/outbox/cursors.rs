@@ -3,7 +3,7 @@
 use media::Seq;
 use redb::{ReadableTable, TableDefinition, WriteTransaction};
 
-use crate::base::meta_store::{self, MetaStore, MetaStoreError};
+use crate::base::meta_store::{MetaStore, MetaStoreError};
 
 /// Reader's name to the first sequence number that it has not delivered.
 const CURSORS: TableDefinition<'_, &str, u64> = TableDefinition::new("cursors");
@@ -15,16 +15,12 @@ pub struct Cursors(pub MetaStore);
 impl Cursors {
     /// Returns the first event that `name` has not delivered; `None` if it has no cursor.
     pub fn of(&self, name: &str) -> Result<Option<Seq>, MetaStoreError> {
-        self.0.read(|view| match meta_store::table(view, CURSORS)? {
-            Some(table) => Ok(table.get(name)?.map(|next| Seq(next.value()))),
-            None => Ok(None),
-        })
+        self.0.read(CURSORS, |table| Ok(table.get(name)?.map(|next| Seq(next.value()))))
     }
 
     /// Returns the lowest cursor of the readers whose names begin with `start`.
     pub fn lowest(&self, start: &str) -> Result<Option<Seq>, MetaStoreError> {
-        self.0.read(|view| {
-            let Some(table) = meta_store::table(view, CURSORS)? else { return Ok(None) };
+        self.0.read(CURSORS, |table| {
             let mut lowest: Option<u64> = None;
             for row in table.range(start..)? {
                 let (name, next) = row?;
@@ -39,8 +35,7 @@ impl Cursors {
 
     /// Moves cursors beyond `next`, the first event that the log lacks, back to it; returns their names.
     pub fn pull_back(&self, next: Seq) -> Result<Vec<String>, MetaStoreError> {
-        let beyond: Vec<String> = self.0.read(|view| {
-            let Some(table) = meta_store::table(view, CURSORS)? else { return Ok(Vec::new()) };
+        let beyond: Vec<String> = self.0.read(CURSORS, |table| {
             let rows = table
                 .iter()?
                 .map(|row| row.map(|(name, at)| (name.value().to_owned(), at.value())));

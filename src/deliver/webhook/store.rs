@@ -1,7 +1,7 @@
 //! Webhooks in the ledger: their settings, their progress, and their dead letters.
 
 use media::{RunId, Seq, WallTime, WebhookId};
-use redb::{ReadTransaction, ReadableTable, TableDefinition, WriteTransaction};
+use redb::{ReadableTable, TableDefinition, WriteTransaction};
 use serde::{Deserialize, Serialize};
 use timeline::EventKind;
 use transport::egress::RequestUrl;
@@ -10,7 +10,7 @@ use super::{DEAD_LETTERS_MAX, SigningSecret, Webhook, WebhookState};
 use crate::{
     base::{
         keys::Principal,
-        meta_store::{self, MetaStore, MetaStoreError},
+        meta_store::{MetaStore, MetaStoreError},
     },
     deliver::outbox::{Cursors, forget, move_to},
 };
@@ -120,8 +120,7 @@ impl WebhookStore {
     }
 
     pub fn load(&self) -> Result<Vec<WebhookState>, MetaStoreError> {
-        let found = self.ledger.read(|view| {
-            let Some(table) = meta_store::table(view, WEBHOOKS)? else { return Ok(Vec::new()) };
+        let found = self.ledger.read(WEBHOOKS, |table| {
             let mut found = Vec::new();
             for row in table.iter()? {
                 let (id, record) = row?;
@@ -179,20 +178,18 @@ impl WebhookStore {
 
     /// Dead letters of a webhook, oldest first.
     pub fn dead_letters(&self, id: WebhookId) -> Result<Vec<DeadLetter>, MetaStoreError> {
-        self.ledger.read(|view| letters(view, id))
+        self.ledger.read(DEAD_LETTERS, |table| letters_in(table, *id.as_bytes()))
     }
 
     pub fn with_letters(
         &self,
         webhooks: Vec<WebhookState>,
     ) -> Result<Vec<(WebhookState, usize)>, MetaStoreError> {
-        self.ledger.read(|view| {
-            let counted = |live: WebhookState| -> Result<_, redb::Error> {
-                let count = letters(view, live.webhook.id)?.len();
-                Ok((live, count))
-            };
-            webhooks.into_iter().map(counted).collect()
-        })
+        let counted = |live: WebhookState| {
+            let count = self.dead_letters(live.webhook.id)?.len();
+            Ok((live, count))
+        };
+        webhooks.into_iter().map(counted).collect()
     }
 
     /// Queues every dead letter of a webhook, and enables the webhook; returns the number of
@@ -210,7 +207,7 @@ impl WebhookStore {
 
     /// Returns the oldest queued dead letter.
     pub fn first_queued(&self, id: WebhookId) -> Result<Option<DeadLetter>, MetaStoreError> {
-        self.ledger.read(|view| Ok(letters(view, id)?.into_iter().find(|letter| letter.queued)))
+        Ok(self.dead_letters(id)?.into_iter().find(|letter| letter.queued))
     }
 
     /// Removes a dead letter that was delivered, or whose event is gone.
@@ -276,11 +273,6 @@ fn set_queued(
         table.insert((id, letter.seq.0), encode(letter).as_slice())?;
     }
     Ok(found.len())
-}
-
-fn letters(view: &ReadTransaction, id: WebhookId) -> Result<Vec<DeadLetter>, redb::Error> {
-    let table = meta_store::table(view, DEAD_LETTERS)?;
-    table.map_or(Ok(Vec::new()), |table| letters_in(&table, *id.as_bytes()))
 }
 
 fn letters_in(

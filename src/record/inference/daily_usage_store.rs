@@ -7,14 +7,14 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use infer::scheduler::DailyUsage;
 use parking_lot::Mutex;
-use redb::{ReadTransaction, ReadableTable, TableDefinition};
+use redb::{ReadableTable, TableDefinition};
 use tokio::{sync::Notify, time::sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::base::{
     backoff::{Backoff, jitter},
     keys::Principal,
-    meta_store::{self, MetaStore, MetaStoreError},
+    meta_store::{MetaStore, MetaStoreError},
 };
 
 /// Principal to day, tokens, and true if the owner was told that they run low.
@@ -52,7 +52,7 @@ pub struct DailyUsageStore {
 impl DailyUsageStore {
     /// Reads the usage of `today`; that of earlier days is dropped.
     pub fn open(ledger: MetaStore, today: u64) -> Result<DailyUsageStore, MetaStoreError> {
-        let records = ledger.read(|view| read(view, today))?;
+        let records = ledger.read(TOKEN_DAYS, |table| read(table, today))?;
         let book = Mutex::new(Book { records, dirty: false });
         Ok(DailyUsageStore { ledger, book, writing: Mutex::new(()), noted: Notify::new() })
     }
@@ -169,8 +169,10 @@ impl DailyUsageStore {
     }
 }
 
-fn read(view: &ReadTransaction, today: u64) -> Result<BTreeMap<Arc<str>, Record>, redb::Error> {
-    let Some(table) = meta_store::table(view, TOKEN_DAYS)? else { return Ok(BTreeMap::new()) };
+fn read(
+    table: &impl ReadableTable<&'static str, (u64, u64, bool)>,
+    today: u64,
+) -> Result<BTreeMap<Arc<str>, Record>, redb::Error> {
     let mut records = BTreeMap::new();
     for entry in table.iter()? {
         let (principal, record) = entry?;

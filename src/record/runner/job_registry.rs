@@ -112,7 +112,7 @@ impl Jobs {
         match pending {
             Some(Pending::Ended(job)) => Ok(Some(job)),
             Some(Pending::Forgotten(_)) => Ok(None),
-            None => self.ledger.read(|view| records::find(view, run, id)),
+            None => records::find(&self.ledger, run, id),
         }
     }
 
@@ -120,7 +120,7 @@ impl Jobs {
     fn of_run(&self, run: RunId) -> Result<Vec<JobView>, MetaStoreError> {
         // Before the records, which are written first.
         let pending = self.pending.lock().clone();
-        let mut jobs = self.ledger.read(|view| records::of_run(view, run))?;
+        let mut jobs = records::of_run(&self.ledger, run)?;
         jobs.retain_mut(|job| match pending.get(&(run, job.order.id)) {
             Some(Pending::Ended(ended)) => {
                 *job = *ended;
@@ -134,14 +134,14 @@ impl Jobs {
 
     /// Returns every job whose record is not over.
     fn under_way(&self) -> Result<Vec<JobView>, MetaStoreError> {
-        self.ledger.read(|view| records::all(view, usize::MAX, |job| !job.status.is_over()))
+        records::all(&self.ledger, usize::MAX, |job| !job.status.is_over())
     }
 
     /// Removes records of jobs that ended before `oldest`.
     fn expire(&self, oldest: WallTime) -> Result<(), MetaStoreError> {
         loop {
             let is_old = |job: &JobView| job.ended_at.is_some_and(|at| at < oldest);
-            let over = self.ledger.read(|view| records::all(view, EXPIRED_AT_ONCE, is_old))?;
+            let over = records::all(&self.ledger, EXPIRED_AT_ONCE, is_old)?;
             if over.is_empty() {
                 return Ok(());
             }

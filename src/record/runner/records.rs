@@ -1,14 +1,14 @@
 //! Job records in the ledger, keyed by run and job.
 
 use media::{JobId, RequestId, RunId, WallTime};
-use redb::{ReadTransaction, ReadableTable, TableDefinition, WriteTransaction};
+use redb::{ReadableTable, TableDefinition, WriteTransaction};
 
 use crate::{
-    base::meta_store,
+    base::meta_store::{MetaStore, MetaStoreError},
     runs::registry::{JobKind, JobOrder, JobStatus, JobView},
 };
 
-type Result<T> = std::result::Result<T, redb::Error>;
+type Result<T, E = redb::Error> = std::result::Result<T, E>;
 
 /// Run id and job id.
 type Key = ([u8; 16], [u8; 16]);
@@ -89,36 +89,41 @@ fn range(run: RunId) -> std::ops::RangeInclusive<Key> {
     (run, [0; 16])..=(run, [255; 16])
 }
 
-pub(super) fn of_run(view_of: &ReadTransaction, run: RunId) -> Result<Vec<JobView>> {
-    let Some(records) = meta_store::table(view_of, RECORDS)? else { return Ok(Vec::new()) };
-    let mut found = Vec::new();
-    for entry in records.range(range(run))? {
-        let (key, value) = entry?;
-        found.extend(view(key.value(), value.value()));
-    }
-    Ok(found)
+pub(super) fn of_run(ledger: &MetaStore, run: RunId) -> Result<Vec<JobView>, MetaStoreError> {
+    ledger.read(RECORDS, |records| {
+        let mut found = Vec::new();
+        for entry in records.range(range(run))? {
+            let (key, value) = entry?;
+            found.extend(view(key.value(), value.value()));
+        }
+        Ok(found)
+    })
 }
 
-pub(super) fn find(view_of: &ReadTransaction, run: RunId, id: JobId) -> Result<Option<JobView>> {
-    let Some(records) = meta_store::table(view_of, RECORDS)? else { return Ok(None) };
+pub(super) fn find(
+    ledger: &MetaStore,
+    run: RunId,
+    id: JobId,
+) -> Result<Option<JobView>, MetaStoreError> {
     let key = (*run.as_bytes(), *id.as_bytes());
-    Ok(records.get(key)?.and_then(|value| view(key, value.value())))
+    ledger.read(RECORDS, |records| Ok(records.get(key)?.and_then(|value| view(key, value.value()))))
 }
 
 /// Returns up to `limit` jobs of any run that satisfy `is_wanted`.
 pub(super) fn all(
-    view_of: &ReadTransaction,
+    ledger: &MetaStore,
     limit: usize,
     is_wanted: impl Fn(&JobView) -> bool,
-) -> Result<Vec<JobView>> {
-    let Some(records) = meta_store::table(view_of, RECORDS)? else { return Ok(Vec::new()) };
-    let mut found = Vec::new();
-    for entry in records.iter()? {
-        let (key, value) = entry?;
-        found.extend(view(key.value(), value.value()).filter(&is_wanted));
-        if found.len() == limit {
-            break;
+) -> Result<Vec<JobView>, MetaStoreError> {
+    ledger.read(RECORDS, |records| {
+        let mut found = Vec::new();
+        for entry in records.iter()? {
+            let (key, value) = entry?;
+            found.extend(view(key.value(), value.value()).filter(&is_wanted));
+            if found.len() == limit {
+                break;
+            }
         }
-    }
-    Ok(found)
+        Ok(found)
+    })
 }

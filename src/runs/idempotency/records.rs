@@ -1,12 +1,15 @@
 //! Records of used keys in the ledger, and their limits.
 
 use media::{Seq, WallTime};
-use redb::{ReadTransaction, ReadableTable, TableDefinition, WriteTransaction};
+use redb::{ReadOnlyTable, ReadableTable, TableDefinition, WriteTransaction};
 
 use super::{BYTES_MAX, BodyDigest, Interrupted, KeyScope, RECORDS_MAX, StoredResponse};
-use crate::base::{keys::Principal, meta_store};
+use crate::base::{
+    keys::Principal,
+    meta_store::{MetaStore, MetaStoreError},
+};
 
-type Result<T> = std::result::Result<T, redb::Error>;
+type Result<T, E = redb::Error> = std::result::Result<T, E>;
 
 type Key = (&'static str, [u8; 32]);
 /// Time in epoch ms, body digest, request id, head of the log, status (0 if begun), headers, body.
@@ -20,9 +23,10 @@ type Value = (
     &'static [u8],
 );
 const RECORDS: TableDefinition<'static, Key, Value> = TableDefinition::new("idempotency");
-/// Owner, time and scope to the bytes of the response: an index by age.
-const AGES: TableDefinition<'static, (&str, i64, [u8; 32]), u64> =
-    TableDefinition::new("idempotency_ages");
+/// Owner, time and scope.
+type AgeKey = (&'static str, i64, [u8; 32]);
+/// Bytes of the responses: an index by age.
+const AGES: TableDefinition<'static, AgeKey, u64> = TableDefinition::new("idempotency_ages");
 
 pub(super) struct KeyRecord {
     pub at: WallTime,
@@ -34,28 +38,30 @@ pub(super) enum KeyState {
     Answered(BodyDigest, StoredResponse),
 }
 
-pub(super) fn find(view: &ReadTransaction, scope: &KeyScope) -> Result<Option<KeyRecord>> {
-    let Some(table) = meta_store::table(view, RECORDS)? else { return Ok(None) };
-    let found = table.get((scope.owner.as_str(), scope.digest))?;
-    Ok(found.map(|value| {
-        let (epoch_ms, fingerprint, request_id, head, status, headers, body) = value.value();
-        let fingerprint = fingerprint.map(BodyDigest);
-        let state = match fingerprint.filter(|_| status > 0) {
-            Some(fingerprint) => {
-                let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
-                let headers = headers.into_iter().map(owned).collect();
-                KeyState::Answered(
-                    fingerprint,
-                    StoredResponse { status, headers, body: body.to_owned() },
-                )
-            }
-            None => {
-                let request_id = request_id.to_owned();
-                KeyState::Begun(Interrupted { fingerprint, request_id, after: Seq(head) })
-            }
-        };
-        KeyRecord { at: WallTime { epoch_ms }, state }
-    }))
+pub(super) fn find(
+    ledger: &MetaStore,
+    scope: &KeyScope,
+) -> Result<Option<KeyRecord>, MetaStoreError> {
+    ledger.read(RECORDS, |records| {
+        let found = records.get((scope.owner.as_str(), scope.digest))?;
+        Ok(found.map(|value| {
+            let (epoch_ms, fingerprint, request_id, head, status, headers, body) = value.value();
+            let fingerprint = fingerprint.map(BodyDigest);
+            let state = match fingerprint.filter(|_| status > 0) {
+                Some(fingerprint) => {
+                    let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+                    let headers = headers.into_iter().map(owned).collect();
+                    let answer = StoredResponse { status, headers, body: body.to_owned() };
+                    KeyState::Answered(fingerprint, answer)
+                }
+                None => {
+                    let request_id = request_id.to_owned();
+                    KeyState::Begun(Interrupted { fingerprint, request_id, after: Seq(head) })
+                }
+            };
+            KeyRecord { at: WallTime { epoch_ms }, state }
+        }))
+    })
 }
 
 pub(super) fn put(
@@ -120,12 +126,11 @@ pub(super) fn remove_begun(
 /// Returns the time of the oldest record of `owner` since `oldest`, if the owner has the maximum
 /// number or bytes of records.
 pub(super) fn oldest_of_full(
-    view: &ReadTransaction,
+    ledger: &MetaStore,
     owner: &Principal,
     oldest: WallTime,
-) -> Result<Option<WallTime>> {
-    let ages = meta_store::table(view, AGES)?;
-    ages.map_or(Ok(None), |ages| oldest_if_full(&ages, owner, oldest))
+) -> Result<Option<WallTime>, MetaStoreError> {
+    ledger.read(AGES, |ages| oldest_if_full(ages, owner, oldest))
 }
 
 /// Puts the record of a new key, unless its owner's table is full: then returns as [`oldest_of_full`] does.
@@ -144,7 +149,7 @@ pub(super) fn put_new(
 }
 
 fn oldest_if_full(
-    ages: &impl ReadableTable<(&'static str, i64, [u8; 32]), u64>,
+    ages: &impl ReadableTable<AgeKey, u64>,
     owner: &Principal,
     oldest: WallTime,
 ) -> Result<Option<WallTime>> {
@@ -161,16 +166,20 @@ fn oldest_if_full(
 /// Approximate bytes of a record on disk, without its response.
 const RECORD_BYTES: u64 = 256;
 
-pub(super) fn bytes_of(view: &ReadTransaction, owner: &Principal) -> Result<u64> {
-    let Some(ages) = meta_store::table(view, AGES)? else { return Ok(0) };
+pub(super) fn bytes_of(ledger: &MetaStore, owner: &Principal) -> Result<u64, MetaStoreError> {
     let owner = owner.as_str();
-    let own = ages.range((owner, i64::MIN, [0; 32])..=(owner, i64::MAX, [255; 32]))?;
-    own.map(|entry| Ok(entry?.1.value() + RECORD_BYTES)).sum()
+    ledger.read(AGES, |ages| {
+        let own = ages.range((owner, i64::MIN, [0; 32])..=(owner, i64::MAX, [255; 32]))?;
+        own.map(|entry| Ok(entry?.1.value() + RECORD_BYTES)).sum()
+    })
 }
 
-pub(super) fn owners(view: &ReadTransaction) -> Result<Vec<Principal>> {
+pub(super) fn owners(ledger: &MetaStore) -> Result<Vec<Principal>, MetaStoreError> {
+    ledger.read(AGES, owners_in)
+}
+
+fn owners_in(ages: &ReadOnlyTable<AgeKey, u64>) -> Result<Vec<Principal>> {
     let (mut owners, mut from) = (Vec::<Principal>::new(), String::new());
-    let Some(ages) = meta_store::table(view, AGES)? else { return Ok(owners) };
     // Skips the rest of each owner: no name contains a NUL.
     while let Some(entry) = ages.range((from.as_str(), i64::MIN, [0; 32])..)?.next() {
         let owner = entry?.0.value().0.to_owned();
@@ -182,22 +191,23 @@ pub(super) fn owners(view: &ReadTransaction) -> Result<Vec<Principal>> {
 
 /// Returns the unanswered requests of `owner`, at most [`RECORDS_MAX`].
 pub(super) fn begun_of(
-    view: &ReadTransaction,
+    ledger: &MetaStore,
     owner: &Principal,
-) -> Result<Vec<(KeyScope, Interrupted)>> {
-    let mut begun = Vec::new();
-    let Some(records) = meta_store::table(view, RECORDS)? else { return Ok(begun) };
-    for entry in records.range((owner.as_str(), [0; 32])..=(owner.as_str(), [255; 32]))? {
-        let (key, value) = entry?;
-        let (_, fingerprint, request_id, head, status, ..) = value.value();
-        if status == 0 && begun.len() < RECORDS_MAX {
-            let scope = KeyScope { owner: owner.clone(), digest: key.value().1 };
-            let (fingerprint, request_id) = (fingerprint.map(BodyDigest), request_id.to_owned());
-            let past = Interrupted { fingerprint, request_id, after: Seq(head) };
-            begun.push((scope, past));
+) -> Result<Vec<(KeyScope, Interrupted)>, MetaStoreError> {
+    ledger.read(RECORDS, |records| {
+        let mut begun = Vec::new();
+        for entry in records.range((owner.as_str(), [0; 32])..=(owner.as_str(), [255; 32]))? {
+            let (key, value) = entry?;
+            let (_, fingerprint, request_id, head, status, ..) = value.value();
+            if status == 0 && begun.len() < RECORDS_MAX {
+                let scope = KeyScope { owner: owner.clone(), digest: key.value().1 };
+                let (fingerprint, request_id) =
+                    (fingerprint.map(BodyDigest), request_id.to_owned());
+                begun.push((scope, Interrupted { fingerprint, request_id, after: Seq(head) }));
+            }
         }
-    }
-    Ok(begun)
+        Ok(begun)
+    })
 }
 
 /// Entry of the age index: owner, time and scope.
@@ -205,25 +215,27 @@ pub(super) type AgeIndexEntry = (String, i64, [u8; 32]);
 
 /// Returns up to `limit` records from before `oldest`.
 pub(super) fn before(
-    view: &ReadTransaction,
+    ledger: &MetaStore,
     oldest: WallTime,
     limit: usize,
-) -> Result<Vec<AgeIndexEntry>> {
-    let mut over = Vec::new();
-    let Some(ages) = meta_store::table(view, AGES)? else { return Ok(over) };
-    // An owner's records are in the order of their age.
-    for owner in owners(view)? {
-        let owner = owner.as_str();
-        for entry in ages.range((owner, i64::MIN, [0; 32])..(owner, oldest.epoch_ms, [0; 32]))? {
-            let key = entry?.0;
-            let (_, at, digest) = key.value();
-            over.push((owner.to_owned(), at, digest));
-            if over.len() == limit {
-                return Ok(over);
+) -> Result<Vec<AgeIndexEntry>, MetaStoreError> {
+    let (first, end) = (i64::MIN, oldest.epoch_ms);
+    ledger.read(AGES, |ages| {
+        let mut over = Vec::new();
+        // An owner's records are in the order of their age.
+        for owner in owners_in(ages)? {
+            let owner = owner.as_str();
+            for entry in ages.range((owner, first, [0; 32])..(owner, end, [0; 32]))? {
+                let key = entry?.0;
+                let (_, at, digest) = key.value();
+                over.push((owner.to_owned(), at, digest));
+                if over.len() == limit {
+                    return Ok(over);
+                }
             }
         }
-    }
-    Ok(over)
+        Ok(over)
+    })
 }
 
 /// Removes these records, except those that were begun again since.

@@ -51,7 +51,7 @@ fn begin(keys: &Arc<IdempotencyStore>, key: &str, at: WallTime) -> KeyLookup {
 }
 
 fn is_left(keys: &IdempotencyStore, scope: &KeyScope) -> bool {
-    keys.ledger.read(|view| records::find(view, scope)).expect("readable").is_some()
+    records::find(&keys.ledger, scope).expect("readable").is_some()
 }
 
 fn fresh(begun: KeyLookup) -> KeyedRequest {

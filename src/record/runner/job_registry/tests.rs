@@ -83,9 +83,9 @@ fn a_record_reads_back_as_it_was_written_until_it_is_old() {
         .map(|(kind, at)| JobView { order: order(at, kind), ..ended(at, 10 * i64::from(at)) })
         .collect();
     written.iter().for_each(|job| jobs.close(Pending::Ended(*job)).expect("written"));
-    let read = || jobs.ledger.read(|view| records::of_run(view, RUN)).expect("readable");
+    let read = || records::of_run(&jobs.ledger, RUN).expect("readable");
     assert_eq!(read(), written);
-    let found = jobs.ledger.read(|view| records::find(view, OTHER, written[0].order.id));
+    let found = records::find(&jobs.ledger, OTHER, written[0].order.id);
     assert_eq!(found.expect("readable"), None, "another run's");
     jobs.expire(WallTime { epoch_ms: 20 }).expect("written");
     assert_eq!(read(), written[1..]);
@@ -108,7 +108,7 @@ fn a_run_keeps_so_many_records_and_every_job_under_way() {
     };
     jobs.ledger.write(fill).expect("written");
     jobs.close(Pending::Ended(numbered(most))).expect("written");
-    let left = jobs.ledger.read(|view| records::of_run(view, RUN)).expect("readable");
+    let left = records::of_run(&jobs.ledger, RUN).expect("readable");
     assert_eq!(left.len() as u64, most + 1);
     let has = |job: &JobView| left.iter().any(|known| known.order.id == job.order.id);
     assert_eq!([has(&job(1)), has(&numbered(0)), has(&numbered(1))], [true, false, true]);
