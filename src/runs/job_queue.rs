@@ -50,8 +50,8 @@ struct Queue {
 struct Waiter {
     id: u64,
     stay: JobLength,
-    /// Signals that the waiter has got its permit.
-    tell: oneshot::Sender<()>,
+    /// Takes the waiter's permit.
+    tell: oneshot::Sender<JobPermit>,
 }
 
 /// Expected length of a job.
@@ -127,40 +127,21 @@ impl JobQueue {
         stay: JobLength,
         queue_max: usize,
     ) -> Result<JobPermit, QueueFull> {
-        if let Some(mut waiting) = self.take_or_wait(owner, stay, queue_max)? {
-            // The sender stays in the queue until it signals.
-            drop((&mut waiting.told).await);
-            waiting.is_over = true;
-        }
-        Ok(JobPermit::new(self.clone(), owner.clone(), stay))
-    }
-
-    /// Takes a free permit and returns `None`, or returns a place in the queue.
-    fn take_or_wait(
-        &self,
-        owner: &Principal,
-        stay: JobLength,
-        queue_max: usize,
-    ) -> Result<Option<Waiting>, QueueFull> {
-        let mut state = self.0.state.lock();
-        // Waiters that exist beside a free permit cannot use it: it is for another job length or owner.
-        if state.spare(owner, stay, self.0.own_max) > 0 {
-            state.take(owner, stay);
-            return Ok(None);
-        }
-        if !state.has_room(owner, queue_max, 0) {
-            return Err(self.full());
-        }
-        let (tell, told) = oneshot::channel();
-        let id = state.push(owner, stay, tell);
-        Ok(Some(Waiting {
-            admission: self.clone(),
-            owner: owner.clone(),
-            stay,
-            id,
-            told,
-            is_over: false,
-        }))
+        let (id, told) = {
+            let mut state = self.0.state.lock();
+            // Waiters that exist beside a free permit cannot use it: it is for another job length or owner.
+            if state.spare(owner, stay, self.0.own_max) > 0 {
+                state.take(owner, stay);
+                return Ok(JobPermit::new(self.clone(), owner.clone(), stay));
+            }
+            if !state.has_room(owner, queue_max, 0) {
+                return Err(self.full());
+            }
+            let (tell, told) = oneshot::channel();
+            (state.push(owner, stay, tell), told)
+        };
+        let _place = QueuePlace { queue: self, owner, id };
+        Ok(told.await.expect("the sender stays in the queue until it gives the permit"))
     }
 
     fn full(&self) -> QueueFull {
@@ -169,20 +150,14 @@ impl JobQueue {
 
     /// Releases a permit, to the next waiter if there is one.
     fn release(&self, owner: &Principal, stay: JobLength) {
-        let mut given = (owner.clone(), stay);
-        loop {
-            let next = {
-                let mut state = self.0.state.lock();
-                state.give(&given.0, given.1);
-                state.pop(self.0.own_max)
-            };
-            let Some((owner, Waiter { stay, tell, .. })) = next else { return };
-            if tell.send(()).is_ok() {
-                return;
-            }
-            // A waiter that is just leaving does not take the permit.
-            given = (owner, stay);
-        }
+        let next = {
+            let mut state = self.0.state.lock();
+            state.give(owner, stay);
+            state.pop(self.0.own_max)
+        };
+        let Some((owner, Waiter { stay, tell, .. })) = next else { return };
+        // A waiter that is just leaving drops the permit, which goes to the next one.
+        drop(tell.send(JobPermit::new(self.clone(), owner, stay)));
     }
 }
 
@@ -214,7 +189,12 @@ impl State {
         }
     }
 
-    fn push(&mut self, owner: &Principal, stay: JobLength, tell: oneshot::Sender<()>) -> u64 {
+    fn push(
+        &mut self,
+        owner: &Principal,
+        stay: JobLength,
+        tell: oneshot::Sender<JobPermit>,
+    ) -> u64 {
         let id = self.next_id;
         self.next_id += 1;
         self.waiting += 1;
@@ -282,28 +262,16 @@ impl Drop for Reservation {
     }
 }
 
-/// Place in the queue, left when dropped.
-struct Waiting {
-    admission: JobQueue,
-    owner: Principal,
-    stay: JobLength,
+/// Place in the queue, left when dropped; a permit that arrived meanwhile is dropped too.
+struct QueuePlace<'a> {
+    queue: &'a JobQueue,
+    owner: &'a Principal,
     id: u64,
-    told: oneshot::Receiver<()>,
-    is_over: bool,
 }
 
-impl Drop for Waiting {
+impl Drop for QueuePlace<'_> {
     fn drop(&mut self) {
-        if self.is_over {
-            return;
-        }
-        self.told.close();
-        if self.told.try_recv().is_ok() {
-            // The permit arrived while the waiter was being dropped.
-            self.admission.release(&self.owner, self.stay);
-        } else {
-            self.admission.0.state.lock().leave(&self.owner, self.id);
-        }
+        self.queue.0.state.lock().leave(self.owner, self.id);
     }
 }
 
