@@ -10,9 +10,9 @@ use media::{RunId, Seq};
 
 use crate::{
     SearchError,
-    case_fold::{FoldedPattern, fold_into},
+    case_fold::FoldedPattern,
     scan::ScanResult,
-    spill::SpillRange,
+    spill::{SpillFile, SpillRange},
 };
 
 /// Terminator of a text; never part of UTF-8.
@@ -49,13 +49,6 @@ impl TextBlock {
             start = entry.end as usize + 1;
             (text, *entry)
         })
-    }
-
-    fn push(&mut self, seq: Seq, run: u32, folded: &[u8]) {
-        self.text.extend_from_slice(folded);
-        let end = u32::try_from(self.text.len()).expect("a chunk is small");
-        self.text.push(END);
-        self.entries.push(BlockEntry { seq, run, end });
     }
 
     /// Serialises the block for the cache file.
@@ -135,10 +128,16 @@ impl IndexChunk {
         self.last
     }
 
-    /// Adds a description that is newer than all others.
+    /// Adds a description that is newer than all others, whose folded text `write` appends.
     ///
     /// `number` is the position of its run in the chunk, if any; returns the position.
-    pub(crate) fn push(&mut self, run: RunId, number: Option<u32>, seq: Seq, text: &str) -> u32 {
+    pub(crate) fn push(
+        &mut self,
+        run: RunId,
+        number: Option<u32>,
+        seq: Seq,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> u32 {
         let BlockLocation::Memory(block) = &mut self.location else {
             unreachable!("asked by text_bytes")
         };
@@ -147,8 +146,10 @@ impl IndexChunk {
             u32::try_from(self.shares.len() - 1).expect("a chunk is small")
         });
         self.shares[number as usize].count += 1;
-        fold_into(text, &mut block.text);
-        block.push(seq, number, &[]);
+        write(&mut block.text);
+        let end = u32::try_from(block.text.len()).expect("a chunk is small");
+        block.text.push(END);
+        block.entries.push(BlockEntry { seq, run: number, end });
         self.last = seq;
         number
     }
@@ -162,13 +163,10 @@ impl IndexChunk {
         }
     }
 
-    /// Returns the chunk with its block in the cache file, written by `write`.
-    pub(crate) fn spilled(
-        &self,
-        write: impl FnOnce(&TextBlock, usize) -> Result<SpillRange, SearchError>,
-    ) -> Result<IndexChunk, SearchError> {
+    /// Returns the chunk with its block in the cache file.
+    pub(crate) fn spilled(&self, spill: &Arc<SpillFile>) -> Result<IndexChunk, SearchError> {
         let BlockLocation::Memory(block) = &self.location else { return Ok(self.clone()) };
-        let location = BlockLocation::File(Arc::new(write(block, block.entries.len())?));
+        let location = BlockLocation::File(Arc::new(spill.write(block, block.entries.len())?));
         let mut chunk = IndexChunk { shares: self.shares.clone(), last: self.last, location };
         chunk.seal();
         Ok(chunk)
@@ -184,19 +182,14 @@ impl IndexChunk {
         let block = self.block(&mut scratch)?;
         let mut kept = IndexChunk::new();
         let mut numbers = vec![None; self.shares.len()];
-        let BlockLocation::Memory(into) = &mut kept.location else { unreachable!("made so") };
         for (text, entry) in block.iter() {
-            let run = self.shares[entry.run as usize].run;
+            let at = entry.run as usize;
+            let run = self.shares[at].run;
             if runs.contains(&run) {
                 continue;
             }
-            let number = *numbers[entry.run as usize].get_or_insert_with(|| {
-                kept.shares.push(RunShare { run, count: 0 });
-                kept.shares.len() as u32 - 1
-            });
-            kept.shares[number as usize].count += 1;
-            into.push(entry.seq, number, text);
-            kept.last = entry.seq;
+            let copy = |out: &mut Vec<u8>| out.extend_from_slice(text);
+            numbers[at] = Some(kept.push(run, numbers[at], entry.seq, copy));
         }
         kept.seal();
         Ok((!kept.shares.is_empty()).then_some(kept))

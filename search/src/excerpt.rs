@@ -15,9 +15,7 @@ pub fn excerpt<'a>(text: &'a str, pattern: &FoldedPattern) -> &'a str {
     let at = pattern.find(&all);
     let (start, end) = at.map_or((0, 0), |at| original(text, at, at + pattern.folded_len()));
     let (least, most) = (start.saturating_sub(CONTEXT_BYTES), end + CONTEXT_BYTES);
-    let from = (least..start).find(|at| text.is_char_boundary(*at)).unwrap_or(start);
-    let to = (end..=most.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
-    &text[from..to.unwrap_or(end)]
+    &text[text.ceil_char_boundary(least)..text.floor_char_boundary(most)]
 }
 
 /// Range of `text` whose characters fold into the non-empty byte range `from..to`.

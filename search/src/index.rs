@@ -9,7 +9,11 @@ use std::{
 use media::{RunId, Seq};
 
 use crate::{
-    SearchError, case_fold::FoldedPattern, chunk::IndexChunk, scan::Scan, spill::SpillFile,
+    SearchError,
+    case_fold::{FoldedPattern, fold_into},
+    chunk::IndexChunk,
+    scan::Scan,
+    spill::SpillFile,
 };
 
 /// Memory limits of the index.
@@ -81,7 +85,8 @@ impl SearchIndex {
         // Copies the chunk if a scan holds it; the copy may have less capacity than was counted.
         let before = last.bytes();
         let chunk = Arc::make_mut(last);
-        let number = chunk.push(run, chunks_of.numbers.get(&run).copied(), seq, text);
+        let known = chunks_of.numbers.get(&run).copied();
+        let number = chunk.push(run, known, seq, |out| fold_into(text, out));
         chunks_of.numbers.insert(run, number);
         if chunk.text_bytes().is_some_and(|bytes| bytes >= most) {
             chunk.seal();
@@ -136,7 +141,7 @@ impl SearchIndex {
                 .min_by_key(|chunk| chunk.last());
             let Some(oldest) = oldest else { return Ok(()) };
             let before = oldest.bytes();
-            let spilled = oldest.spilled(|block, entries| self.spill.write(block, entries))?;
+            let spilled = oldest.spilled(&self.spill)?;
             self.memory_bytes = self.memory_bytes + spilled.bytes() - before;
             *oldest = Arc::new(spilled);
         }

@@ -126,7 +126,7 @@ mod tests {
         let run = RunId::from_bytes([1; 16]);
         let chunk = |seq| {
             let mut chunk = IndexChunk::new();
-            chunk.push(run, None, Seq(seq), "a red car");
+            chunk.push(run, None, Seq(seq), |out| out.extend_from_slice(b"a red car"));
             Arc::new(chunk)
         };
         let pattern = FoldedPattern::new("RED").expect("not empty");

@@ -38,8 +38,7 @@ impl FieldError {
     pub fn new(field: impl Into<String>, message: impl Into<String>) -> FieldError {
         let mut field = field.into();
         if field.len() > FIELD_BYTES_MAX {
-            let kept = (0..=FIELD_BYTES_MAX).rev().find(|at| field.is_char_boundary(*at));
-            field.truncate(kept.unwrap_or(0));
+            field.truncate(field.floor_char_boundary(FIELD_BYTES_MAX));
             field.push('\u{2026}');
         }
         FieldError { field, message: message.into() }
