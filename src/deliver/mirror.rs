@@ -35,9 +35,7 @@ use crate::{
     },
     deliver::{
         node,
-        outbox::{
-            Cursors, DeliveryQueue, DeliveryResult, DeliverySlot, LogConsumer, ScheduleLimits,
-        },
+        outbox::{Cursors, DeliveryQueue, DeliveryResult, ScheduleLimits},
     },
 };
 use log::Told;
@@ -182,7 +180,8 @@ impl EventMirror {
                 outbox.wake([()]);
             }
         }));
-        tokio::spawn(outbox.run(Arc::clone(self), stop))
+        let mirror = Arc::clone(self);
+        tokio::spawn(outbox.run(move |slot| Arc::clone(&mirror).turn(slot.failures), stop))
     }
 
     /// Returns the runs with events in scope that the database may lack.
@@ -357,20 +356,17 @@ impl EventMirror {
         let lag_ms = oldest.map_or(0, |at| wall_now().epoch_ms.saturating_sub(at).max(0));
         self.metrics.mirror_lag.set(lag_ms / 1000);
     }
-}
 
-impl LogConsumer for EventMirror {
-    type Key = ();
-
-    async fn turn(self: Arc<Self>, turn: DeliverySlot<()>) -> DeliveryResult {
+    /// Copies a batch, after so many `failures` in a row.
+    async fn turn(self: Arc<Self>, failures: u32) -> DeliveryResult {
         // A database that is too slow for a whole batch may be fast enough for a smaller one.
-        let limit = (self.scope.batch().0 >> turn.failures.min(12)).max(1);
+        let limit = (self.scope.batch().0 >> failures.min(12)).max(1);
         let outcome = self.copy(limit).await;
         self.measure(matches!(outcome, Ok(DeliveryResult::Drained)));
         match outcome {
             Ok(outcome) => {
-                if turn.failures > 0 {
-                    tracing::info!(failures = turn.failures, "the mirror goes on");
+                if failures > 0 {
+                    tracing::info!(failures, "the mirror goes on");
                 }
                 outcome
             }
@@ -385,7 +381,7 @@ impl LogConsumer for EventMirror {
                 // Logged once per outage and reason; the counter has the rest.
                 let reason = error.to_string();
                 let told = std::mem::replace(&mut *self.told.lock(), reason);
-                if turn.failures == 0 || told != *self.told.lock() {
+                if failures == 0 || told != *self.told.lock() {
                     tracing::warn!(%error, "database mirror failed; retrying");
                 }
                 DeliveryResult::Failed { at_least: Duration::ZERO, progressed: false }

@@ -17,7 +17,7 @@ use std::{
 use parking_lot::Mutex;
 use tokio::{
     sync::Notify,
-    task::{Id, JoinError, JoinSet},
+    task::{JoinError, JoinSet},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -25,22 +25,8 @@ use crate::base::backoff::jitter;
 
 pub use cursors::Cursors;
 pub(crate) use cursors::{forget, move_to};
-use schedule::RetrySchedule;
-pub(crate) use schedule::{DeliveryResult, DeliverySlot, ScheduleLimits};
-
-/// Consumer with several readers of the log, each at its own cursor.
-pub trait LogConsumer: Send + Sync + 'static {
-    /// Identifies one reader of the log.
-    type Key: Copy + Eq + Hash + Ord + Send + Sync + std::fmt::Debug + 'static;
-
-    /// Delivers a bounded number of events after the reader's cursor, and moves the cursor.
-    ///
-    /// A dropped turn is repeated from the cursor.
-    fn turn(
-        self: Arc<Self>,
-        turn: DeliverySlot<Self::Key>,
-    ) -> impl Future<Output = DeliveryResult> + Send + 'static;
-}
+pub(crate) use schedule::{DeliveryResult, ScheduleLimits};
+use schedule::{DeliverySlot, RetrySchedule};
 
 /// Schedule shared by publishers and the task that runs the turns.
 pub struct DeliveryQueue<K> {
@@ -48,7 +34,7 @@ pub struct DeliveryQueue<K> {
     changed: Notify,
 }
 
-impl<K: Copy + Eq + Hash + Ord + Send + Sync + std::fmt::Debug + 'static> DeliveryQueue<K> {
+impl<K: Copy + Eq + Hash + Ord> DeliveryQueue<K> {
     /// Creates a queue without readers.
     pub fn new(places: ScheduleLimits) -> Arc<DeliveryQueue<K>> {
         let schedule = Mutex::new(RetrySchedule::new(places));
@@ -88,17 +74,21 @@ impl<K: Copy + Eq + Hash + Ord + Send + Sync + std::fmt::Debug + 'static> Delive
     }
 
     /// Runs turns as they become due, until `stop`, which drops those in progress.
-    pub async fn run<C: LogConsumer<Key = K>>(
+    ///
+    /// `turn` delivers a bounded number of events after a reader's cursor, and moves the cursor. A dropped turn is
+    /// repeated from the cursor.
+    pub async fn run<Turn: Future<Output = DeliveryResult> + Send + 'static>(
         self: Arc<Self>,
-        consumer: Arc<C>,
+        turn: impl Fn(DeliverySlot<K>) -> Turn,
         stop: CancellationToken,
     ) {
-        let mut turns = Turns { running: JoinSet::new(), keys: HashMap::new() };
+        let (mut running, mut keys) = (JoinSet::new(), HashMap::new());
         loop {
             let due = {
                 let (mut schedule, now) = (self.schedule.lock(), Instant::now());
-                while let Some(turn) = schedule.poll(now) {
-                    turns.start(&consumer, turn);
+                while let Some(slot) = schedule.poll(now) {
+                    let key = slot.key;
+                    keys.insert(running.spawn(turn(slot)).id(), key);
                 }
                 schedule.deadline()
             };
@@ -106,34 +96,15 @@ impl<K: Copy + Eq + Hash + Ord + Send + Sync + std::fmt::Debug + 'static> Delive
                 () = stop.cancelled() => return,
                 () = self.changed.notified() => {}
                 () = until(due) => {}
-                Some((key, outcome)) = turns.next() => {
-                    let jitter = jitter();
-                    self.schedule.lock().finish(key, outcome, Instant::now(), jitter);
+                Some(ended) = running.join_next_with_id() => {
+                    let (id, outcome) = ended.unwrap_or_else(|error| (error.id(), panicked(&error)));
+                    if let Some(key) = keys.remove(&id) {
+                        let jitter = jitter();
+                        self.schedule.lock().finish(key, outcome, Instant::now(), jitter);
+                    }
                 }
             }
         }
-    }
-}
-
-struct Turns<K> {
-    running: JoinSet<DeliveryResult>,
-    keys: HashMap<Id, K>,
-}
-
-impl<K: Copy + Eq + Hash + Ord + Send + Sync + std::fmt::Debug + 'static> Turns<K> {
-    fn start<C: LogConsumer<Key = K>>(&mut self, consumer: &Arc<C>, turn: DeliverySlot<K>) {
-        let key = turn.key;
-        let task = self.running.spawn(Arc::clone(consumer).turn(turn));
-        self.keys.insert(task.id(), key);
-    }
-
-    /// Waits for the next turn to end; `None` if none is in progress.
-    async fn next(&mut self) -> Option<(K, DeliveryResult)> {
-        let (id, outcome) = match self.running.join_next_with_id().await? {
-            Ok(ended) => ended,
-            Err(error) => (error.id(), panicked(&error)),
-        };
-        Some((self.keys.remove(&id)?, outcome))
     }
 }
 

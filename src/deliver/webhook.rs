@@ -176,7 +176,8 @@ impl WebhookService {
 
     /// Starts the deliveries, until `stop`.
     pub fn start(self: &Arc<Self>, stop: CancellationToken) -> JoinHandle<()> {
-        tokio::spawn(Arc::clone(&self.outbox).run(Arc::clone(self), stop))
+        let (outbox, webhooks) = (Arc::clone(&self.outbox), Arc::clone(self));
+        tokio::spawn(outbox.run(move |slot| Arc::clone(&webhooks).turn(slot.key), stop))
     }
 
     fn timeline(&self) -> &Timeline {

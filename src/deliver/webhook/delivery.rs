@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     base::{blocking::blocking, metrics::DeliveryOutcome},
-    deliver::outbox::{DeliveryResult, DeliverySlot, LogConsumer},
+    deliver::outbox::DeliveryResult,
 };
 
 /// Maximum events and duration of a turn: other webhooks wait for its slot.
@@ -303,15 +303,12 @@ impl WebhookService {
         });
         Ok(())
     }
-}
 
-impl LogConsumer for WebhookService {
-    type Key = WebhookId;
-
-    async fn turn(self: Arc<Self>, turn: DeliverySlot<WebhookId>) -> DeliveryResult {
-        self.deliver(turn.key).await.unwrap_or_else(|error| {
+    /// Delivers some events of the webhook `id`.
+    pub(super) async fn turn(self: Arc<Self>, id: WebhookId) -> DeliveryResult {
+        self.deliver(id).await.unwrap_or_else(|error| {
             // A fault of this server's ledger or log, not of the target.
-            tracing::error!(%error, webhook = %turn.key, "a webhook cannot be delivered now");
+            tracing::error!(%error, webhook = %id, "a webhook cannot be delivered now");
             DeliveryResult::Failed { at_least: Duration::ZERO, progressed: false }
         })
     }

@@ -8,7 +8,7 @@ use transport::egress::EgressConfig;
 
 use super::*;
 use crate::{
-    deliver::outbox::{DeliveryResult, DeliverySlot, LogConsumer},
+    deliver::outbox::DeliveryResult,
     runs::registry::{JobToken, Run, tests, tests::samples},
 };
 
@@ -141,7 +141,7 @@ async fn what_the_ledger_refuses_did_not_happen_and_letters_are_looked_for_again
     webhooks.create(webhook(setup.run.id())).await.expect("made");
     webhooks.redeliver(id).await.expect("queued");
     setup.spoil::<([u8; 16], u64), &[u8]>("webhook_dead_letters");
-    let result = Arc::clone(webhooks).turn(DeliverySlot { key: id, failures: 0 }).await;
+    let result = Arc::clone(webhooks).turn(id).await;
     assert!(matches!(result, DeliveryResult::Failed { .. }), "{result:?}");
     assert!(webhooks.table.get(id).expect("there").has_queued);
     setup.spoil::<[u8; 16], &[u8]>("webhooks");
@@ -162,7 +162,7 @@ async fn a_webhook_of_a_run_whose_owner_cannot_be_read_stays() {
     samples::damage(&setup.dir.path().join("log"), "alice");
     let registry = tests::rebuilt(setup.webhooks.timeline().clone(), PATIENCE);
     let again = opened(registry, setup.ledger.clone());
-    let result = again.turn(DeliverySlot { key: id, failures: 0 }).await;
+    let result = again.turn(id).await;
     assert!(matches!(result, DeliveryResult::Ended), "{result:?}");
     assert!(setup.is_there().1, "for when the event is back");
 }
