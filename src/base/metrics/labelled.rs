@@ -51,11 +51,9 @@ impl<L: Label, T> Labelled<L, T> {
         registry: &Registry,
         family: prometheus::Result<MetricVec<B>>,
     ) -> Labelled<L, T> {
-        let family = family.expect(VALID);
+        let family = registered(registry, family);
         let series = L::ALL.iter().map(|&each| (each, family.with_label_values(&[each.value()])));
-        let series = Labelled(series.collect());
-        register(registry, family);
-        series
+        Labelled(series.collect())
     }
 
     pub fn of(&self, label: L) -> &T {
@@ -76,29 +74,29 @@ impl<L: Label> Gauges<L> {
     }
 }
 
-const VALID: &str = "the names of the table are valid";
-
-pub(super) fn register(registry: &Registry, series: impl Collector + 'static) {
-    registry.register(Box::new(series)).expect("the table names no series twice");
+pub(super) fn registered<C: Collector + Clone + 'static>(
+    registry: &Registry,
+    series: prometheus::Result<C>,
+) -> C {
+    let series = series.expect("the names of the table are valid");
+    registry.register(Box::new(series.clone())).expect("the table names no series twice");
+    series
 }
 
 pub(super) fn counter(registry: &Registry, name: &str, help: String) -> IntCounter {
-    let counter = IntCounter::new(name, help).expect(VALID);
-    register(registry, counter.clone());
-    counter
+    registered(registry, IntCounter::new(name, help))
 }
 
 pub(super) fn gauge(registry: &Registry, name: &str, help: String) -> IntGauge {
-    let gauge = IntGauge::new(name, help).expect(VALID);
-    register(registry, gauge.clone());
-    gauge
+    registered(registry, IntGauge::new(name, help))
 }
 
 pub(super) fn histogram(registry: &Registry, name: &str, help: String, le: &[f64]) -> Histogram {
-    let options = HistogramOpts::new(name, help).buckets(le.to_vec());
-    let histogram = Histogram::with_opts(options).expect(VALID);
-    register(registry, histogram.clone());
-    histogram
+    registered(registry, Histogram::with_opts(buckets(name, help, le)))
+}
+
+fn buckets(name: &str, help: String, le: &[f64]) -> HistogramOpts {
+    HistogramOpts::new(name, help).buckets(le.to_vec())
 }
 
 /// Registers a family of counters, whose series begin when they are first counted.
@@ -108,9 +106,7 @@ pub(super) fn counters(
     help: String,
     labels: &[&str],
 ) -> IntCounterVec {
-    let family = IntCounterVec::new(Opts::new(name, help), labels).expect(VALID);
-    register(registry, family.clone());
-    family
+    registered(registry, IntCounterVec::new(Opts::new(name, help), labels))
 }
 
 /// Registers a family of histograms, whose series begin when they first observe.
@@ -121,8 +117,5 @@ pub(super) fn histograms(
     le: &[f64],
     labels: &[&str],
 ) -> HistogramVec {
-    let options = HistogramOpts::new(name, help).buckets(le.to_vec());
-    let family = HistogramVec::new(options, labels).expect(VALID);
-    register(registry, family.clone());
-    family
+    registered(registry, HistogramVec::new(buckets(name, help, le), labels))
 }

@@ -9,7 +9,7 @@ use rustix::{
     time::{ClockId, clock_gettime},
 };
 
-use super::labelled::{gauge, register};
+use super::labelled::{gauge, registered};
 use crate::base::stats::field;
 
 /// Resource use of the process, as of the last [`ProcessMetrics::look`].
@@ -30,11 +30,9 @@ impl ProcessMetrics {
             format!("{prefix}_cpu_seconds_total"),
             "Processor time of the server, its media workers left out.",
         );
-        let cpu = cpu.expect("a valid name");
-        register(registry, cpu.clone());
         ProcessMetrics {
             looking: Mutex::default(),
-            cpu,
+            cpu: registered(registry, cpu),
             resident: gauge("resident_memory_bytes", "Memory of the server, workers left out."),
             threads: gauge("threads", "Threads of the server."),
             open_fds: gauge("open_fds", "Open file descriptors."),
