@@ -59,7 +59,7 @@ impl RunOrigin {
 }
 
 /// State of a run, as its record shows it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunSnapshot {
     pub lifecycle: RunState,
     pub created_at: WallTime,

@@ -41,22 +41,16 @@ pub struct Run {
 
 #[derive(Default)]
 struct State {
-    /// State by the run's events.
-    lifecycle: RunState,
+    /// Record by the run's events alone.
+    record: RunSnapshot,
     /// Requested end, before its event.
     ending: Option<RunState>,
     /// True from the first event on that is work in the run.
     worked: bool,
     analysed: bool,
     created_seq: Seq,
-    created_at: WallTime,
-    updated_at: WallTime,
     idle_until: Option<Instant>,
-    source_uri: Option<Arc<str>>,
-    model: Option<Label>,
-    label: Option<Label>,
-    semantic: Option<Arc<SemanticOutcome>>,
-    /// Number of events that were to tell of these fields and cannot be read.
+    /// Number of events that were to tell of the record and cannot be read.
     damaged: u64,
 }
 
@@ -129,7 +123,7 @@ impl Run {
 
     /// State by the run's events.
     fn folded(&self) -> RunState {
-        self.state.lock().lifecycle
+        self.state.lock().record.lifecycle
     }
 
     /// Shows `end` as the state at once, and cancels the jobs; its event follows when they have ended.
@@ -168,18 +162,9 @@ impl Run {
 
     pub fn snapshot(&self) -> RunSnapshot {
         let state = self.state.lock();
-        RunSnapshot {
-            lifecycle: state.shown(),
-            created_at: state.created_at,
-            updated_at: state.updated_at,
-            source_uri: state.source_uri.clone(),
-            semantic: state.semantic.clone(),
-            label: state.label.clone(),
-            model: self.origin.model.clone().or_else(|| {
-                let asked = state.model.as_ref();
-                asked.map(|model| model.as_str().to_owned())
-            }),
-        }
+        let record = state.record.clone();
+        let model = self.origin.model.clone().or(record.model);
+        RunSnapshot { lifecycle: state.shown(), model, ..record }
     }
 
     /// Resolves when the next event of the run is readable; enable it before reading.
@@ -188,25 +173,26 @@ impl Run {
     }
 
     pub fn set_source(&self, uri: Option<&str>) {
-        self.state.lock().source_uri = uri.map(Arc::from);
+        self.state.lock().record.source_uri = uri.map(Arc::from);
     }
 
     /// Sets the model of the run's frames; `None` keeps the earlier one.
     pub fn set_model(&self, model: Option<&Label>) {
-        let mut state = self.state.lock();
-        state.model = model.cloned().or(state.model.take());
+        if let Some(model) = model {
+            self.state.lock().record.model = Some(model.as_str().to_owned());
+        }
     }
 
     pub(super) fn label(&self) -> Option<Label> {
-        self.state.lock().label.clone()
+        self.state.lock().record.label.clone()
     }
 
     pub(super) fn set_label(&self, label: Option<Label>) {
-        self.state.lock().label = label;
+        self.state.lock().record.label = label;
     }
 
     pub fn set_semantic(&self, semantic: SemanticOutcome) {
-        self.state.lock().semantic = Some(Arc::new(semantic));
+        self.state.lock().record.semantic = Some(Arc::new(semantic));
     }
 
     /// Counts an event that cannot be read.
@@ -305,7 +291,7 @@ impl Run {
 
     pub(super) fn ended_before(&self, before: WallTime) -> bool {
         // Order matters: the time of the last event is final once the run has ended.
-        self.has_ended() && self.state.lock().updated_at < before
+        self.has_ended() && self.state.lock().record.updated_at < before
     }
 
     pub(super) fn is_idle(&self, now: Instant) -> bool {
@@ -317,24 +303,26 @@ impl Run {
     /// Applies an event; returns the states before and after it.
     pub(super) fn fold(&self, head: &EventMeta, idle_until: Instant) -> (RunState, RunState) {
         let mut state = self.state.lock();
-        let before = state.lifecycle;
-        if state.lifecycle == RunState::Unborn {
+        let before = state.record.lifecycle;
+        if before == RunState::Unborn {
             state.created_seq = head.seq;
-            state.created_at = head.at;
+            state.record.created_at = head.at;
         }
-        state.lifecycle = state.lifecycle.after(head.kind);
+        let after = before.after(head.kind);
+        state.record.lifecycle = after;
+        state.record.updated_at = head.at;
         state.worked |= is_work(head.kind);
         state.analysed |= head.kind == EventKind::AnalysisGenerated;
-        state.updated_at = head.at;
         state.idle_until = Some(idle_until);
         self.published.notify_waiters();
-        (before, state.lifecycle)
+        (before, after)
     }
 }
 
 impl State {
     fn shown(&self) -> RunState {
-        self.ending.filter(|_| self.lifecycle.is_active()).unwrap_or(self.lifecycle)
+        let folded = self.record.lifecycle;
+        self.ending.filter(|_| folded.is_active()).unwrap_or(folded)
     }
 }
 
