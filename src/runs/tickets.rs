@@ -4,7 +4,7 @@
 //! check that the run still exists.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::HashMap,
     time::{Duration, Instant},
 };
 
@@ -25,17 +25,13 @@ pub const ALL_MAX: usize = 16_384;
 pub const OWN_MAX: usize = 1024;
 
 #[derive(Default)]
-pub struct Tickets(Mutex<Issued>);
-
-type Hash = [u8; 32];
-
-#[derive(Default)]
-struct Issued {
-    by_digest: HashMap<Hash, Ticket>,
-    /// Digests of the tickets in order of expiry.
-    order: VecDeque<Hash>,
+pub struct Tickets {
+    /// Tickets by digest; ended ones make room once a limit is reached.
+    issued: Mutex<HashMap<Hash, Ticket>>,
     open: OwnerLimiter,
 }
+
+type Hash = [u8; 32];
 
 struct Ticket {
     run: RunId,
@@ -46,35 +42,24 @@ struct Ticket {
 impl Tickets {
     /// Issues a ticket for `run` of `owner`; fails with the limit that is reached.
     pub fn issue(&self, owner: &Principal, run: RunId, now: Instant) -> Result<String, LimitScope> {
-        let mut issued = self.0.lock();
-        issued.drop_ended(now);
-        let permit = issued.open.enter(owner, ALL_MAX, OWN_MAX)?;
+        let mut issued = self.issued.lock();
+        let enter = || self.open.enter(owner, ALL_MAX, OWN_MAX);
+        let permit = enter().or_else(|_| {
+            issued.retain(|_, ticket| ticket.until > now);
+            enter()
+        })?;
         let secret: [u8; 32] = crate::base::random_bytes();
         let ticket = format!("tk-{}", crate::base::hex(&secret));
-        let digest = digest(&ticket);
-        issued.order.push_back(digest);
-        issued.by_digest.insert(digest, Ticket { run, permit, until: now + LIFE });
+        issued.insert(digest(&ticket), Ticket { run, permit, until: now + LIFE });
         Ok(ticket)
     }
 
     /// Returns the owner of `run` if `ticket` opens the run.
     pub fn owner(&self, ticket: &str, run: RunId, now: Instant) -> Option<Principal> {
-        let issued = self.0.lock();
+        let issued = self.issued.lock();
         // Looked up by digest, so that the timing reveals nothing about a ticket.
-        let found = issued.by_digest.get(&digest(ticket))?;
+        let found = issued.get(&digest(ticket))?;
         (found.run == run && found.until > now).then(|| found.permit.owner.clone())
-    }
-}
-
-impl Issued {
-    fn drop_ended(&mut self, now: Instant) {
-        while let Some(digest) = self.order.front() {
-            if self.by_digest.get(digest).is_some_and(|ticket| ticket.until > now) {
-                return;
-            }
-            self.by_digest.remove(digest);
-            self.order.pop_front();
-        }
     }
 }
 
@@ -105,7 +90,8 @@ mod tests {
         let mut made = 0;
         let owners = (0..).map(|number| Principal::named(&format!("owner-{number}")));
         for owner in owners.take(ALL_MAX / OWN_MAX + 1) {
-            let issued = (0..OWN_MAX).filter(|_| tickets.issue(&owner, run, start).is_ok()).count();
+            let is_issued = |_: &usize| tickets.issue(&owner, run, start).is_ok();
+            let issued = (0..OWN_MAX).take_while(is_issued).count();
             made += issued;
             let refused = tickets.issue(&owner, run, start).expect_err("no room");
             assert_eq!(refused, if made == ALL_MAX { LimitScope::All } else { LimitScope::Own });
@@ -113,7 +99,6 @@ mod tests {
         assert_eq!(made, ALL_MAX);
         let later = start + LIFE;
         assert!(tickets.issue(&Principal::named("late"), run, later).is_ok());
-        let issued = tickets.0.lock();
-        assert_eq!((issued.by_digest.len(), issued.order.len(), issued.open.all()), (1, 1, 1));
+        assert_eq!((tickets.issued.lock().len(), tickets.open.all()), (1, 1));
     }
 }
