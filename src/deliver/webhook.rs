@@ -40,7 +40,7 @@ use message::WebhookMessage;
 use store::WebhookStore;
 use table::WebhookTable;
 
-pub use secret::{SecretError, SigningSecret};
+pub use secret::SigningSecret;
 pub use store::DeadLetter;
 pub use table::{Status, WebhookState};
 
