@@ -27,22 +27,10 @@ const TURN_TIME: Duration = Duration::from_secs(2);
 const HEADS: usize = 256;
 
 enum Next {
-    /// Next event after the cursor.
-    Event(WebhookMessage),
-    /// Dead letter that is sent again.
-    Again(WebhookMessage, DeadLetter),
+    /// Message of the next event after the cursor, or of a dead letter that is sent again.
+    Message(WebhookMessage, Option<DeadLetter>),
     /// No message before this event number.
     Nothing(Seq),
-}
-
-/// Result of recording an attempt.
-enum Settled {
-    /// The next message may follow.
-    Done,
-    /// The attempt failed; the next one must wait at least this long.
-    Failed { at_least: Duration },
-    /// The turn ends with this result, which is recorded.
-    Over(DeliveryResult),
 }
 
 /// Reads the events after a webhook's cursor in steps.
@@ -117,7 +105,8 @@ impl WebhookService {
             for head in heads.iter().filter(|head| is_wanted(head)) {
                 // Retention may have removed the event since: it is skipped.
                 if let Some(event) = self.timeline().get_parts(head.seq)? {
-                    return Ok(Next::Event(WebhookMessage::new(webhook, &self.source, event)?));
+                    let message = WebhookMessage::new(webhook, &self.source, event)?;
+                    return Ok(Next::Message(message, None));
                 }
             }
         }
@@ -141,7 +130,7 @@ impl WebhookService {
             let event = self.timeline().get_parts(letter.seq)?;
             if let Some(event) = event.filter(|event| self.may_tell(webhook, &event.head)) {
                 let message = WebhookMessage::new(webhook, &self.source, event)?;
-                return Ok(Some(Next::Again(message, letter)));
+                return Ok(Some(Next::Message(message, Some(letter))));
             }
             self.store.take_dead_letter(webhook.id, letter.seq)?;
         }
@@ -160,8 +149,7 @@ impl WebhookService {
             let (webhooks, looking) = (Arc::clone(self), live.clone());
             let next = blocking(move || webhooks.next(&looking)).await??;
             let (message, letter) = match next {
-                Next::Event(message) => (message, None),
-                Next::Again(message, letter) => (message, Some(letter)),
+                Next::Message(message, letter) => (message, letter),
                 Next::Nothing(next) => {
                     self.table.change(key, |live| {
                         live.next = next;
@@ -172,13 +160,11 @@ impl WebhookService {
             };
             let timeout = self.settings.timeout;
             let verdict = post::post(&self.egress, &live.webhook, &message, timeout).await;
-            match self.settle(live, &message, letter, verdict).await? {
-                Settled::Done => delivered += 1,
-                Settled::Failed { at_least } => {
-                    break DeliveryResult::Failed { at_least, progressed: delivered > 0 };
-                }
-                Settled::Over(outcome) => return Ok(outcome),
+            let progressed = delivered > 0;
+            if let Some(end) = self.settle(live, &message, letter, verdict, progressed).await? {
+                break end;
             }
+            delivered += 1;
             if delivered == TURN_EVENTS || started.elapsed() > TURN_TIME {
                 break DeliveryResult::More;
             }
@@ -206,14 +192,16 @@ impl WebhookService {
         Ok((!live.is_disabled).then_some(live))
     }
 
-    /// Records the result of an attempt for an event, or for the dead letter `letter`.
+    /// Records the result of an attempt for an event, or for the dead letter `letter`. Returns the result of the
+    /// turn, which has `progressed` before, if it is to end.
     async fn settle(
         self: &Arc<Self>,
         live: WebhookState,
         message: &WebhookMessage,
         letter: Option<DeadLetter>,
         verdict: AttemptOutcome,
-    ) -> Result<Settled, WebhookError> {
+        progressed: bool,
+    ) -> Result<Option<DeliveryResult>, WebhookError> {
         let (id, seq, attempt) = (live.webhook.id, message.seq, live.attempts + 1);
         let count = |outcome| self.metrics.webhook_deliveries.of(outcome).inc();
         match (verdict, letter) {
@@ -224,7 +212,7 @@ impl WebhookService {
                     blocking(move || webhooks.store.take_dead_letter(id, seq)).await??;
                 }
                 self.table.change(id, |live| live.delivered(seq));
-                Ok(Settled::Done)
+                Ok(None)
             }
             (AttemptOutcome::Gone, _) => {
                 count(DeliveryOutcome::Gone);
@@ -233,7 +221,7 @@ impl WebhookService {
                     live.failed(seq, "answered 410: it wants no more".to_owned());
                 };
                 self.keep(id, disabled).await?;
-                Ok(Settled::Over(DeliveryResult::Ended))
+                Ok(Some(DeliveryResult::Ended))
             }
             (AttemptOutcome::Failed { reason, at_least }, Some(mut letter)) => {
                 count(DeliveryOutcome::Failed);
@@ -241,12 +229,12 @@ impl WebhookService {
                 letter.error = reason;
                 let webhooks = Arc::clone(self);
                 blocking(move || webhooks.store.return_dead_letter(id, letter)).await??;
-                Ok(Settled::Failed { at_least })
+                Ok(Some(DeliveryResult::Failed { at_least, progressed }))
             }
             (AttemptOutcome::Failed { reason, .. }, None) if attempt >= self.settings.attempts => {
                 count(DeliveryOutcome::Failed);
                 self.bury(live, message, attempt, reason).await?;
-                Ok(Settled::Over(DeliveryResult::More))
+                Ok(Some(DeliveryResult::More))
             }
             (AttemptOutcome::Failed { reason, at_least }, None) => {
                 count(DeliveryOutcome::Failed);
@@ -254,7 +242,7 @@ impl WebhookService {
                     live.attempts = attempt;
                     live.failed(seq, reason);
                 });
-                Ok(Settled::Failed { at_least })
+                Ok(Some(DeliveryResult::Failed { at_least, progressed }))
             }
         }
     }
