@@ -3,10 +3,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -134,8 +131,8 @@ pub struct JobToken {
     order: Option<JobOrder>,
     /// Cancelled, as a signal, once the job is accepted.
     accepted: CancellationToken,
-    /// True if the owner cancelled the job; its run goes on.
-    is_called_off: Arc<AtomicBool>,
+    /// Cancelled if the owner cancelled the job; its run goes on.
+    called_off: CancellationToken,
     progress: Arc<Mutex<JobProgress>>,
 }
 
@@ -212,12 +209,12 @@ impl JobToken {
 
     /// Cancels the job, but not its run.
     pub fn call_off(&self) {
-        self.is_called_off.store(true, Ordering::Relaxed);
+        self.called_off.cancel();
         self.cancel();
     }
 
     pub fn is_called_off(&self) -> bool {
-        self.is_called_off.load(Ordering::Relaxed)
+        self.called_off.is_cancelled()
     }
 
     /// Returns true if the job is cancelled for any reason.
