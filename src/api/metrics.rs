@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use prometheus::IntCounter;
 
 use super::{auth, prelude::*};
-use crate::base::metrics::{CONTENT_TYPE, ConnectionOutcome, QueueLabel, RunState};
+use crate::base::metrics::{CONTENT_TYPE, ConnectionOutcome, QueueLabel};
 
 /// Return all metric series in the Prometheus text format.
 ///
@@ -42,7 +42,7 @@ impl App {
     fn look(&self) {
         let metrics = &self.metrics;
         for (state, count) in self.registry.count_by_state() {
-            metrics.runs.of(RunState(state.as_str())).set(count as i64);
+            metrics.runs.with_label_values(&[state.as_str()]).set(count as i64);
         }
         metrics.waiting.of(QueueLabel::FileJobs).set(self.runner.waiting() as i64);
         metrics.streams.set(self.streams.open() as i64);

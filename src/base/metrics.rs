@@ -13,7 +13,8 @@ use ::infer::scheduler::Priority;
 use http::{Method, StatusCode};
 use objects::Operation;
 use prometheus::{
-    Encoder, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, Registry, TextEncoder,
+    Encoder, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry,
+    TextEncoder,
 };
 use timeline::{EventKind, RemoteFault};
 use transport::webrtc::DropReason;
@@ -92,7 +93,7 @@ series! {
     /// Events appended to the log.
     events: Counters<EventKind> = Counters::new, "service_events_appended_total", "kind";
     /// Readable runs.
-    runs: Gauges<RunState> = Gauges::new, "service_runs", "state";
+    runs: IntGaugeVec = labelled::gauges, "service_runs", &["state"];
     /// Requests by route, method and status of their answers.
     http_requests: IntCounterVec = labelled::counters, "service_http_requests_total", &["route", "method", "status"];
     /// Time from a request's head to the head of its answer.
@@ -243,25 +244,6 @@ series! {
 
 labels!(of DropReason, EventKind, Operation, Priority, RemoteFault, WorkerStart);
 
-/// State of a readable run, by its name in the API.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RunState(pub &'static str);
-
-impl Label for RunState {
-    const ALL: &'static [RunState] = &[
-        RunState("pending"),
-        RunState("processing"),
-        RunState("completed"),
-        RunState("failed"),
-        RunState("cancelled"),
-        RunState("expired"),
-    ];
-
-    fn value(self) -> &'static str {
-        self.0
-    }
-}
-
 impl std::fmt::Debug for Metrics {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Metrics")
@@ -337,6 +319,7 @@ mod tests {
         let metrics = Metrics::new();
         metrics.answered("/v1/health", &Method::GET, StatusCode::OK, 0.5);
         metrics.inference.name_providers(["vllm".into()].into_iter());
+        metrics.runs.with_label_values(&["pending"]).set(1);
         let families = metrics.registry.gather();
         for family in &families {
             let (name, help) = (family.name(), family.help());

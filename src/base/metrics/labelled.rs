@@ -109,6 +109,16 @@ pub(super) fn counters(
     registered(registry, IntCounterVec::new(Opts::new(name, help), labels))
 }
 
+/// Registers a family of gauges, whose series begin when they are first set.
+pub(super) fn gauges(
+    registry: &Registry,
+    name: &str,
+    help: String,
+    labels: &[&str],
+) -> IntGaugeVec {
+    registered(registry, IntGaugeVec::new(Opts::new(name, help), labels))
+}
+
 /// Registers a family of histograms, whose series begin when they first observe.
 pub(super) fn histograms(
     registry: &Registry,
