@@ -132,7 +132,7 @@ impl WebhookService {
         settings: WebhookSettings,
     ) -> Result<Arc<WebhookService>, MetaStoreError> {
         let source = format!("urn:sightline:{}", node::name(&ledger)?);
-        let store = WebhookStore::new(ledger);
+        let store = WebhookStore(ledger);
         let longest = Duration::from_secs(86_400);
         let backoff = Backoff { first: settings.retry, factor: 4, longest };
         let outbox = DeliveryQueue::new(ScheduleLimits { turns: TURNS, retries: RETRIES, backoff });

@@ -109,18 +109,11 @@ impl Record {
 }
 
 /// Tables of webhooks in the ledger; every call blocks on the disk.
-pub struct WebhookStore {
-    ledger: MetaStore,
-    cursors: Cursors,
-}
+pub struct WebhookStore(pub MetaStore);
 
 impl WebhookStore {
-    pub fn new(ledger: MetaStore) -> WebhookStore {
-        WebhookStore { cursors: Cursors(ledger.clone()), ledger }
-    }
-
     pub fn load(&self) -> Result<Vec<WebhookState>, MetaStoreError> {
-        let found = self.ledger.read(WEBHOOKS, |table| {
+        let found = self.0.read(WEBHOOKS, |table| {
             let mut found = Vec::new();
             for row in table.iter()? {
                 let (id, record) = row?;
@@ -129,20 +122,21 @@ impl WebhookStore {
             }
             Ok(found)
         })?;
+        let cursors = Cursors(self.0.clone());
         let place = |mut live: WebhookState| {
-            live.next = self.cursors.of(&live.webhook.id.to_string())?.unwrap_or(live.next);
+            live.next = cursors.of(&live.webhook.id.to_string())?.unwrap_or(live.next);
             Ok(live)
         };
         found.into_iter().map(place).collect()
     }
 
     pub fn create(&self, live: &WebhookState) -> Result<(), MetaStoreError> {
-        self.ledger.write(|change| put(change, live))
+        self.0.write(|change| put(change, live))
     }
 
     /// Stores the state of a webhook, unless it was removed meanwhile.
     pub fn keep(&self, live: &WebhookState) -> Result<(), MetaStoreError> {
-        self.ledger.write(|change| {
+        self.0.write(|change| {
             let is_there = exists(change, live.webhook.id)?;
             if is_there { put(change, live) } else { Ok(()) }
         })
@@ -156,7 +150,7 @@ impl WebhookStore {
         letter: &DeadLetter,
     ) -> Result<u64, MetaStoreError> {
         let id = *live.webhook.id.as_bytes();
-        self.ledger.write(|change| {
+        self.0.write(|change| {
             if !exists(change, live.webhook.id)? {
                 return Ok(0);
             }
@@ -178,7 +172,7 @@ impl WebhookStore {
 
     /// Dead letters of a webhook, oldest first.
     pub fn dead_letters(&self, id: WebhookId) -> Result<Vec<DeadLetter>, MetaStoreError> {
-        self.ledger.read(DEAD_LETTERS, |table| letters_in(table, *id.as_bytes()))
+        self.0.read(DEAD_LETTERS, |table| letters_in(table, *id.as_bytes()))
     }
 
     pub fn with_letters(
@@ -195,7 +189,7 @@ impl WebhookStore {
     /// Queues every dead letter of a webhook, and enables the webhook; returns the number of
     /// letters.
     pub fn queue(&self, id: WebhookId) -> Result<usize, MetaStoreError> {
-        self.ledger.write(|change| {
+        self.0.write(|change| {
             let mut table = change.open_table(WEBHOOKS)?;
             let record = table.get(*id.as_bytes())?.map(|record| decode(record.value()));
             let Some(record) = record.transpose()? else { return Ok(0) };
@@ -212,7 +206,7 @@ impl WebhookStore {
 
     /// Removes a dead letter that was delivered, or whose event is gone.
     pub fn take_dead_letter(&self, id: WebhookId, seq: Seq) -> Result<(), MetaStoreError> {
-        self.ledger.write(|change| {
+        self.0.write(|change| {
             change.open_table(DEAD_LETTERS)?.remove((*id.as_bytes(), seq.0))?;
             Ok(())
         })
@@ -225,7 +219,7 @@ impl WebhookStore {
         letter: DeadLetter,
     ) -> Result<(), MetaStoreError> {
         let letter = DeadLetter { queued: false, ..letter };
-        self.ledger.write(|change| {
+        self.0.write(|change| {
             set_queued(change, id, false)?;
             let mut table = change.open_table(DEAD_LETTERS)?;
             let key = (*id.as_bytes(), letter.seq.0);
@@ -240,7 +234,7 @@ impl WebhookStore {
     /// Removes a webhook with its dead letters and its cursor.
     pub fn remove(&self, id: WebhookId) -> Result<(), MetaStoreError> {
         let key = *id.as_bytes();
-        self.ledger.write(|change| {
+        self.0.write(|change| {
             change.open_table(WEBHOOKS)?.remove(key)?;
             change.open_table(DEAD_LETTERS)?.retain_in((key, 0)..=(key, u64::MAX), |_, _| false)?;
             forget(change, &id.to_string())

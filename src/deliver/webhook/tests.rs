@@ -65,7 +65,7 @@ impl Setup {
     /// Returns true for memory and for disk if the webhook is there.
     fn is_there(&self) -> (bool, bool) {
         let id = WebhookId::from_bytes([2; 16]);
-        let kept = WebhookStore::new(self.ledger.clone()).load().expect("readable");
+        let kept = WebhookStore(self.ledger.clone()).load().expect("readable");
         let is_kept = kept.iter().any(|live| live.webhook.id == id);
         (self.has(id), is_kept)
     }
@@ -210,7 +210,7 @@ async fn a_redelivery_and_the_end_of_a_turn_leave_disk_and_memory_the_same() {
         };
         let (queued, kept) = tokio::join!(webhooks.redeliver(id), disabled);
         (queued.map(drop).and(kept)).expect("written");
-        let kept = WebhookStore::new(setup.ledger.clone()).load().expect("readable");
+        let kept = WebhookStore(setup.ledger.clone()).load().expect("readable");
         let shown = webhooks.table.get(id).expect("there");
         assert_eq!(kept[0].is_disabled, shown.is_disabled, "round {round}");
     }
