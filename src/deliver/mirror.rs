@@ -230,37 +230,33 @@ impl EventMirror {
         for skipped in &batch.unreadable {
             self.skip(skipped).await?;
         }
-        let insert = |rows| self.insert(database, rows);
         if batch.rows.is_empty() {
             return Ok(());
         }
-        match insert(&batch.rows).await {
-            Ok(copied) => {
-                self.metrics.mirrored.inc_by(copied);
-                return Ok(());
-            }
+        match self.insert(database, &batch.rows).await {
+            // The error is about one of the rows: they are inserted one by one.
             Err(error) if error.is_about_rows() => {}
-            Err(error) => return Err(error.into()),
+            outcome => return Ok(outcome?),
         }
-        // The error is about one of the rows: they are inserted one by one.
         for row in &batch.rows {
-            match insert(std::slice::from_ref(row)).await {
-                Ok(copied) => self.metrics.mirrored.inc_by(copied),
+            match self.insert(database, std::slice::from_ref(row)).await {
                 Err(error) if error.is_about_rows() && self.is_hopeless(row.head.seq) => {
                     let (head, reason) = (row.head, error.to_string());
                     self.skip(&SkippedEvent { head, reason }).await?;
                 }
-                Err(error) => return Err(error.into()),
+                outcome => outcome?,
             }
         }
         Ok(())
     }
 
-    async fn insert(&self, database: &str, rows: &[Row]) -> Result<u64, DatabaseError> {
-        match self.scope {
+    async fn insert(&self, database: &str, rows: &[Row]) -> Result<(), DatabaseError> {
+        let copied = match self.scope {
             Scope::Descriptions => self.database.insert_events(database, &self.node, rows).await,
             Scope::All => self.database.copy_events(database, &self.node, rows).await,
-        }
+        };
+        self.metrics.mirrored.inc_by(copied?);
+        Ok(())
     }
 
     /// Counts a refusal of the event at `seq`; returns true at the maximum.

@@ -44,18 +44,15 @@ impl Database {
         scope: Scope,
         node: &str,
     ) -> Result<(String, Seq), DatabaseError> {
-        let last = match scope {
-            Scope::Descriptions => {
-                "SELECT coalesce(max(seq), 0) FROM sightline_progress WHERE node_id = $1"
-            }
-            Scope::All => {
-                "SELECT coalesce(max(seq), 0) FROM sightline_log_progress WHERE node_id = $1"
-            }
+        let progress = match scope {
+            Scope::Descriptions => "sightline_progress",
+            Scope::All => "sightline_log_progress",
         };
+        let last = format!("SELECT coalesce(max(seq), 0) FROM {progress} WHERE node_id = $1");
         let work = async {
             let lease = self.connection().await?;
             let database: String = lease.query_one(IDENTITY, &[]).await?.try_get(0)?;
-            let last: i64 = lease.query_one(last, &[&node]).await?.try_get(0)?;
+            let last: i64 = lease.query_one(&last, &[&node]).await?.try_get(0)?;
             Ok((lease, (database, Seq(last.unsigned_abs()))))
         };
         self.bounded(work).await
