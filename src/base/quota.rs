@@ -152,7 +152,8 @@ impl Accounts {
     /// Returns the free bytes of the measurement, less the bytes charged since.
     fn room(&mut self, (at, room): Seen) -> u64 {
         let (_, before) = *self.looked.insert(match self.looked {
-            Some(looked) if looked.0 == at => looked,
+            // A caller may come late with an older one, which must not forget what was charged since the newer.
+            Some(looked) if looked.0 >= at => looked,
             _ => (at, self.total),
         });
         room.saturating_sub(self.total.saturating_sub(before))
@@ -309,6 +310,8 @@ mod tests {
         assert!(take(later, &alice, 1).is_err(), "and what others took is not hers");
         assert!(take(later, &bob, 1).is_err());
         assert_eq!(take(later, &carol, 12), Ok(()));
+        assert!(take(seen, &carol, 100).is_err(), "of an older look");
+        assert!(take(later, &carol, 6).is_err(), "what came since the newer one counts still");
         let full = Some((at + std::time::Duration::from_secs(2), 0));
         assert_eq!(take(full, &carol, 1), Err(QuotaError::Disk), "no share is to blame");
         assert_eq!(take(None, &alice, 1000), Ok(()), "where the disk cannot be examined");
