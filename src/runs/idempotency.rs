@@ -210,17 +210,17 @@ impl IdempotencyStore {
         if !self.under_way.lock().insert(scope.clone()) {
             return Ok(KeyLookup::UnderWay);
         }
-        let attempt =
-            KeyedRequest { keys: Arc::clone(self), scope, request_id, at: now.dated, after: head };
+        let held = KeyInUse { keys: Arc::clone(self), scope };
+        let attempt = KeyedRequest { held, request_id, at: now.dated, after: head };
         let oldest = oldest_kept(now.counted);
-        let known = records::find(&self.ledger, &attempt.scope)?;
+        let known = records::find(&self.ledger, &attempt.held.scope)?;
         if let Some(record) = known.filter(|record| record.at >= oldest) {
             return Ok(match record.state {
                 KeyState::Answered(fingerprint, answer) => KeyLookup::Answered(fingerprint, answer),
                 KeyState::Begun(past) => KeyLookup::Interrupted(attempt, past),
             });
         }
-        let owner = &attempt.scope.owner;
+        let owner = &attempt.held.scope.owner;
         let mut full = records::oldest_of_full(&self.ledger, owner, oldest)?;
         if full.is_none() {
             // Counted again where it is written: other requests may have begun meanwhile.
@@ -263,7 +263,7 @@ impl IdempotencyStore {
     /// Removes records of interrupted requests of `owner` that had no effect by the log: a
     /// repetition does not need them. Searches at most once a minute.
     pub fn make_room(
-        &self,
+        self: &Arc<Self>,
         owner: &Principal,
         timeline: &Timeline,
     ) -> Result<bool, IdempotencyError> {
@@ -274,7 +274,7 @@ impl IdempotencyStore {
         // Held keys: no other request can begin one meanwhile.
         let held = begun.into_iter().filter_map(|(scope, past)| {
             let is_idle = self.under_way.lock().insert(scope.clone());
-            is_idle.then(|| (UnderWay { keys: self, scope }, past))
+            is_idle.then(|| (KeyInUse { keys: Arc::clone(self), scope }, past))
         });
         let idle = attempt::idle(held.collect(), timeline, TRACED_MAX)?;
         let made = self.ledger.write(|change| {
@@ -303,12 +303,12 @@ impl IdempotencyStore {
 }
 
 /// Key in use, until dropped.
-struct UnderWay<'a> {
-    keys: &'a IdempotencyStore,
+struct KeyInUse {
+    keys: Arc<IdempotencyStore>,
     scope: KeyScope,
 }
 
-impl Drop for UnderWay<'_> {
+impl Drop for KeyInUse {
     fn drop(&mut self) {
         self.keys.under_way.lock().remove(&self.scope);
     }

@@ -1,13 +1,13 @@
 //! A request under an idempotency key, from its beginning to its response, and its effect by the log where it has none.
 
-use std::{collections::HashSet, sync::Arc};
+use std::collections::HashSet;
 
 use media::{RequestId, RunId, Seq, WallTime};
 use redb::WriteTransaction;
 use timeline::{Event, EventKind, EventMeta, Timeline, TimelineError};
 
 use super::{
-    BodyDigest, IdempotencyStore, Interrupted, KeyScope, STEP, StoredResponse,
+    BodyDigest, Interrupted, KeyInUse, STEP, StoredResponse,
     records::{self, KeyState},
 };
 use crate::base::meta_store::MetaStoreError;
@@ -16,8 +16,7 @@ use crate::base::meta_store::MetaStoreError;
 ///
 /// If dropped without a response, its record stays "begun", as after a crash.
 pub struct KeyedRequest {
-    pub(super) keys: Arc<IdempotencyStore>,
-    pub(super) scope: KeyScope,
+    pub(super) held: KeyInUse,
     pub(super) request_id: RequestId,
     pub(super) at: WallTime,
     pub(super) after: Seq,
@@ -31,18 +30,17 @@ impl KeyedRequest {
         fingerprint: Option<BodyDigest>,
         oldest: WallTime,
     ) -> Result<Option<WallTime>, MetaStoreError> {
-        let begun = self.begun(fingerprint);
-        let full = self
-            .keys
-            .ledger
-            .write(|change| records::put_new(change, &self.scope, self.at, &begun, oldest))?;
+        let KeyInUse { keys, scope } = &self.held;
+        let begun = KeyState::Begun(self.begun(fingerprint));
+        let full =
+            keys.ledger.write(|change| records::put_new(change, scope, self.at, &begun, oldest))?;
         self.settle()?;
         Ok(full)
     }
 
-    fn begun(&self, fingerprint: Option<BodyDigest>) -> KeyState {
+    fn begun(&self, fingerprint: Option<BodyDigest>) -> Interrupted {
         let request_id = self.request_id.to_string();
-        KeyState::Begun(Interrupted { fingerprint, request_id, after: self.after })
+        Interrupted { fingerprint, request_id, after: self.after }
     }
 
     /// Records durably that the request begins; replaces an earlier record of the key.
@@ -52,8 +50,9 @@ impl KeyedRequest {
         head: Seq,
     ) -> Result<(), MetaStoreError> {
         self.after = head;
-        let begun = self.begun(fingerprint);
-        self.keys.ledger.write(|change| records::put(change, &self.scope, self.at, &begun))?;
+        let KeyInUse { keys, scope } = &self.held;
+        let begun = KeyState::Begun(self.begun(fingerprint));
+        keys.ledger.write(|change| records::put(change, scope, self.at, &begun))?;
         self.settle()
     }
 
@@ -62,13 +61,13 @@ impl KeyedRequest {
         fingerprint: BodyDigest,
         answer: StoredResponse,
     ) -> Result<(), MetaStoreError> {
-        self.keys.ledger.write(|change| self.answered_with(change, fingerprint, answer))?;
+        self.held.keys.ledger.write(|change| self.answered_with(change, fingerprint, answer))?;
         self.settle()
     }
 
     /// Charges the owner for its records; see [`KeyedRequest::answered_with`].
     pub fn settle(&self) -> Result<(), MetaStoreError> {
-        self.keys.settle(&self.scope.owner)
+        self.held.keys.settle(&self.held.scope.owner)
     }
 
     /// Stores the response as [`KeyedRequest::answered`] does, in the transaction `change`. The
@@ -79,12 +78,12 @@ impl KeyedRequest {
         fingerprint: BodyDigest,
         answer: StoredResponse,
     ) -> Result<(), redb::Error> {
-        records::put(change, &self.scope, self.at, &KeyState::Answered(fingerprint, answer))
+        records::put(change, &self.held.scope, self.at, &KeyState::Answered(fingerprint, answer))
     }
 
     /// Removes the record of a request that had no effect.
     pub fn refused(&self) -> Result<(), MetaStoreError> {
-        self.keys.ledger.write(|change| records::remove(change, &self.scope))?;
+        self.held.keys.ledger.write(|change| records::remove(change, &self.held.scope))?;
         self.settle()
     }
 
@@ -95,15 +94,7 @@ impl KeyedRequest {
         run: Option<RunId>,
         reads_max: usize,
     ) -> Result<RecoveredOutcome, TimelineError> {
-        let request_id = self.request_id.to_string();
-        let begun = Interrupted { fingerprint: None, request_id, after: self.after };
-        begun.trace(timeline, run, reads_max)
-    }
-}
-
-impl Drop for KeyedRequest {
-    fn drop(&mut self) {
-        self.keys.under_way.lock().remove(&self.scope);
+        self.begun(None).trace(timeline, run, reads_max)
     }
 }
 
