@@ -56,6 +56,7 @@ impl Failure {
         secrets: &[String],
         is_signed: bool,
     ) -> Failure {
+        let is_of_code = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
         let code = element(body, "Code").filter(|code| code.bytes().all(is_of_code));
         let mut detail = match &code {
             Some(code) => code.clone(),
@@ -87,10 +88,6 @@ impl Failure {
             refused || status == StatusCode::TOO_MANY_REQUESTS
         })
     }
-}
-
-fn is_of_code(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-')
 }
 
 fn class(status: StatusCode, code: Option<&str>) -> RemoteFault {

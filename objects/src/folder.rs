@@ -4,8 +4,8 @@ use std::{
     fmt,
     fs::File,
     io::Write,
-    path::{Path as FilePath, PathBuf},
-    sync::Arc,
+    path::PathBuf,
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
@@ -51,13 +51,10 @@ impl Folder {
         self.store.key(&format!("{node}/{name}/{}/{hash}", &hash[..2]))
     }
 
-    async fn upload_one(&self, hash: &BlobHash, from: &FilePath) -> Result<(), RemoteError> {
-        self.store.put_hashed(&self.key(hash)?, from, hash).await
-    }
-
     async fn remove_some(&self, hashes: &[BlobHash]) -> Result<(), RemoteError> {
         // Checks the claim again, to remove no file of another server.
-        self.store.own_anew().await?;
+        self.store.is_ours.store(false, Ordering::Release);
+        self.store.own(ANSWER_TIME).await?;
         let keys: Vec<_> = hashes.iter().map(|hash| self.key(hash)).collect::<Result<_, _>>()?;
         let removals = self.store.s3.delete_stream(stream::iter(keys).map(Ok).boxed());
         // Some stores report a missing key as an error.
@@ -87,8 +84,8 @@ impl Remote for Folder {
             }
             join_all(files.iter().map(|(hash, from)| {
                 let left = end.saturating_duration_since(Instant::now());
-                let upload = within(left, self.upload_one(hash, from));
-                store.observed(Operation::Upload, upload)
+                let upload = async move { store.put_hashed(&self.key(hash)?, from, hash).await };
+                store.observed(Operation::Upload, within(left, upload))
             }))
             .await
         })

@@ -10,7 +10,7 @@ use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutPayload, path::Path}
 use timeline::{RemoteError, RemoteFault};
 
 use crate::{
-    ANSWER_TIME, Operation,
+    Operation,
     failure::{is_unknown, present, shown, told},
     store::{Store, within},
 };
@@ -24,12 +24,6 @@ impl Store {
             return Ok(());
         }
         self.observed(Operation::Claim, within(limit, self.claim_once())).await
-    }
-
-    /// Checks again that the prefix belongs to this server.
-    pub async fn own_anew(&self) -> Result<(), RemoteError> {
-        self.is_ours.store(false, Ordering::Release);
-        self.own(ANSWER_TIME).await
     }
 
     async fn claim_once(&self) -> Result<(), RemoteError> {
