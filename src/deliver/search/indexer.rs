@@ -3,6 +3,7 @@
 use std::{
     collections::{HashMap, HashSet},
     io,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -38,8 +39,7 @@ impl IndexerThread {
         let timeline = shared.timeline().clone();
         let stopped = Arc::clone(&stop);
         let thread = thread::Builder::new().name("search-index".to_owned()).spawn(move || {
-            let _watch = PanicNotice(Arc::clone(&shared));
-            run(&shared, &stopped);
+            watched(&shared, || run(&shared, &stopped));
         })?;
         let follower = thread.thread().clone();
         timeline.on_publish(Box::new(move |_| follower.unpark()));
@@ -54,21 +54,16 @@ impl Drop for IndexerThread {
         self.stop.store(true, Ordering::Relaxed);
         let Some(thread) = self.thread.take() else { return };
         thread.thread().unpark();
-        // A panic was reported by `PanicNotice`.
+        // A panic was reported by `watched`.
         thread.join().ok();
     }
 }
 
-/// Reports a panic of the indexer thread, without which searches would wait for an index that
-/// stays incomplete.
-pub(super) struct PanicNotice(pub(super) Arc<Shared>);
-
-impl Drop for PanicNotice {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            self.0.progress.send_replace(Progress::Died);
-            tracing::error!("the search indexer panicked: restart the server");
-        }
+/// Runs `work` and reports its panic: otherwise searches would wait for an index that stays incomplete.
+pub(super) fn watched(shared: &Shared, work: impl FnOnce()) {
+    if catch_unwind(AssertUnwindSafe(work)).is_err() {
+        shared.progress.send_replace(Progress::Died);
+        tracing::error!("the search indexer panicked: restart the server");
     }
 }
 

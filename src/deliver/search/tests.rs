@@ -196,12 +196,7 @@ async fn an_index_that_is_behind_or_failed_or_has_no_thread_says_so() {
     let behind = SearchFailure::Behind { through: Seq(7), head: Seq(9) };
     assert!(behind.to_string().contains("7 of 9 events"), "{behind}");
     assert!(log.search.death().is_none());
-    let watch = indexer::PanicNotice(Arc::clone(&log.search.shared));
-    let dying = std::thread::Builder::new().name("dying".to_owned()).spawn(move || {
-        let _watch = watch;
-        panic!("on purpose");
-    });
-    dying.expect("a thread").join().expect_err("a panic");
+    indexer::watched(&log.search.shared, || panic!("on purpose"));
     let failed = log.search.find(wanted("alice", "a")).await;
     assert!(matches!(failed, Err(SearchFailure::Died)), "{failed:?}");
     assert!(log.search.death().is_some_and(|death| death.kind() == ErrorKind::Unavailable));
