@@ -4,8 +4,7 @@
 //! contents as the picture (libavutil 57, `hwcontext_cuda`).
 
 use std::{
-    ffi::{CStr, c_int, c_uint, c_void},
-    mem,
+    ffi::{c_int, c_uint, c_void},
     ptr::{self, NonNull},
     sync::atomic::{AtomicBool, Ordering},
     thread,
@@ -16,7 +15,7 @@ use ffmpeg_next::ffi;
 
 use super::{
     av_frame::AvFrame,
-    driver::{Library, meaning},
+    driver::{CUDA, function, load, meaning},
 };
 
 /// Function of one context, stream or event.
@@ -25,7 +24,6 @@ type Pop = unsafe extern "C" fn(*mut *mut c_void) -> c_int;
 type Copy = unsafe extern "C" fn(*const Plan, *mut c_void) -> c_int;
 type CreateEvent = unsafe extern "C" fn(*mut *mut c_void, c_uint) -> c_int;
 type RecordEvent = unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int;
-type Found = NonNull<c_void>;
 
 /// `CU_EVENT_DISABLE_TIMING`.
 const UNTIMED: c_uint = 2;
@@ -104,24 +102,20 @@ impl CudaCopier {
         // SAFETY: by this function's contract, `hwctx` is of this type.
         let context = unsafe { (*device.hwctx.cast::<ffi::AVCUDADeviceContext>()).cuda_ctx };
         let context = NonNull::new(context.cast()).ok_or("libav has no context")?;
-        let cuda = Library::load(c"libcuda.so.1")?;
-        let find = |name: &CStr| {
-            let missing = || format!("the driver has no {}", name.to_string_lossy());
-            cuda.symbol(name).ok_or_else(missing)
-        };
+        let cuda = load(CUDA)?;
         // SAFETY: the driver's own functions of these names have these types (CUDA Driver API, 6.8, 6.13,
         // 6.18 and 6.19).
         unsafe {
             Ok(CudaCopier {
                 context,
-                push: mem::transmute::<Found, OfHandle>(find(c"cuCtxPushCurrent_v2")?),
-                pop: mem::transmute::<Found, Pop>(find(c"cuCtxPopCurrent_v2")?),
-                copy: mem::transmute::<Found, Copy>(find(c"cuMemcpy2DAsync_v2")?),
-                synchronize: mem::transmute::<Found, OfHandle>(find(c"cuStreamSynchronize")?),
-                create_event: mem::transmute::<Found, CreateEvent>(find(c"cuEventCreate")?),
-                record_event: mem::transmute::<Found, RecordEvent>(find(c"cuEventRecord")?),
-                query_event: mem::transmute::<Found, OfHandle>(find(c"cuEventQuery")?),
-                destroy_event: mem::transmute::<Found, OfHandle>(find(c"cuEventDestroy_v2")?),
+                push: function(&cuda, c"cuCtxPushCurrent_v2")?,
+                pop: function(&cuda, c"cuCtxPopCurrent_v2")?,
+                copy: function(&cuda, c"cuMemcpy2DAsync_v2")?,
+                synchronize: function(&cuda, c"cuStreamSynchronize")?,
+                create_event: function(&cuda, c"cuEventCreate")?,
+                record_event: function(&cuda, c"cuEventRecord")?,
+                query_event: function(&cuda, c"cuEventQuery")?,
+                destroy_event: function(&cuda, c"cuEventDestroy_v2")?,
                 is_silent: AtomicBool::new(false),
             })
         }

@@ -1,15 +1,17 @@
 //! Check of the NVIDIA driver before libav uses it: libav's errors give no reason.
 
 use std::{
-    ffi::{CStr, c_int, c_uint, c_void},
-    mem,
-    ptr::NonNull,
+    error::Error,
+    ffi::{CStr, c_int, c_uint},
+    mem::ManuallyDrop,
 };
+
+use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
 use crate::BackendError;
 
-const CUDA: &CStr = c"libcuda.so.1";
-const DECODER: &CStr = c"libnvcuvid.so.1";
+pub(super) const CUDA: &str = "libcuda.so.1";
+const DECODER: &str = "libnvcuvid.so.1";
 
 type CuInit = unsafe extern "C" fn(c_uint) -> c_int;
 type CuDeviceGetCount = unsafe extern "C" fn(*mut c_int) -> c_int;
@@ -18,22 +20,25 @@ type CuDeviceGetCount = unsafe extern "C" fn(*mut c_int) -> c_int;
 ///
 /// `capabilities` is the value of `NVIDIA_DRIVER_CAPABILITIES`.
 pub(super) fn check_nvidia(index: u32, capabilities: Option<&str>) -> Result<(), BackendError> {
-    let cuda = Library::load(CUDA).map_err(|reason| missing(CUDA, reason))?;
-    let no_driver = |name: &CStr| {
-        missing(CUDA, format!("it has no {}: it is no NVIDIA driver", name.to_string_lossy()))
+    let missing =
+        |reason: String| BackendError::unavailable(format!("{CUDA} cannot be loaded: {reason}"));
+    let cuda = load(CUDA).map_err(missing)?;
+    let no_driver = |name: &str| missing(format!("it has no {name}: it is no NVIDIA driver"));
+    // SAFETY: the driver's own functions of these names have these types (CUDA Driver API, 6.2 and 6.5).
+    let (init, count_devices) = unsafe {
+        (
+            function::<CuInit>(&cuda, c"cuInit"),
+            function::<CuDeviceGetCount>(&cuda, c"cuDeviceGetCount"),
+        )
     };
-    let init = cuda.symbol(c"cuInit").ok_or_else(|| no_driver(c"cuInit"))?;
-    let count_devices =
-        cuda.symbol(c"cuDeviceGetCount").ok_or_else(|| no_driver(c"cuDeviceGetCount"))?;
-    // SAFETY: the driver's own functions of these names have these types (CUDA Driver API, 6.2 and 6.5); the
-    // count is written to a place of ours.
-    let (code, count) = unsafe {
-        let init = mem::transmute::<NonNull<c_void>, CuInit>(init);
-        let count_devices = mem::transmute::<NonNull<c_void>, CuDeviceGetCount>(count_devices);
-        let mut count = 0;
+    let init = init.map_err(|_| no_driver("cuInit"))?;
+    let count_devices = count_devices.map_err(|_| no_driver("cuDeviceGetCount"))?;
+    let mut count = 0;
+    // SAFETY: the count is written to a place of ours.
+    let code = unsafe {
         match init(0) {
-            0 => (count_devices(&mut count), count),
-            code => (code, 0),
+            0 => count_devices(&mut count),
+            code => code,
         }
     };
     let no_device = |reason: String| {
@@ -45,17 +50,13 @@ pub(super) fn check_nvidia(index: u32, capabilities: Option<&str>) -> Result<(),
     if u32::try_from(count).unwrap_or(0) <= index {
         return Err(no_device(format!("there are {count}, counted from 0")));
     }
-    Library::load(DECODER).map(drop).map_err(|reason| {
+    load(DECODER).map(|_| ()).map_err(|reason| {
         let set = capabilities.map_or("is not set".to_owned(), |set| format!("is {set:?}"));
         BackendError::unavailable(format!(
             "libnvcuvid.so.1 cannot be loaded although the NVIDIA driver is there: {reason}; in a \
              container NVIDIA_DRIVER_CAPABILITIES must name video, and it {set}"
         ))
     })
-}
-
-fn missing(library: &CStr, reason: String) -> BackendError {
-    BackendError::unavailable(format!("{} cannot be loaded: {reason}", library.to_string_lossy()))
 }
 
 /// Returns a text for the `CUresult` codes (CUDA Driver API) that a machine's set-up causes.
@@ -72,30 +73,25 @@ pub(super) fn meaning(code: c_int) -> String {
     }
 }
 
-/// Library that stays loaded: drivers do not survive unloading.
-pub(super) struct Library(NonNull<c_void>);
+/// Loads a library of the system's driver, which stays loaded: drivers do not survive unloading.
+pub(super) fn load(name: &str) -> Result<ManuallyDrop<Library>, String> {
+    // SAFETY: the initialisers that run are those of the system's own driver, which have no preconditions.
+    let library = unsafe { Library::open(Some(name), RTLD_NOW | RTLD_LOCAL) };
+    library.map(ManuallyDrop::new).map_err(|error| match error.source() {
+        Some(of_the_loader) => of_the_loader.to_string(),
+        None => error.to_string(),
+    })
+}
 
-impl Library {
-    pub(super) fn load(name: &CStr) -> Result<Library, String> {
-        // SAFETY: the name is a C string; the initialisers that run are those of the system's own driver,
-        // which have no preconditions.
-        let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
-        NonNull::new(handle).map(Library).ok_or_else(|| {
-            // SAFETY: after a failure the call returns a C string that lasts until the next call on this
-            // thread, or null.
-            let text = unsafe { libc::dlerror() };
-            if text.is_null() {
-                return "the loader does not say why".to_owned();
-            }
-            // SAFETY: as above, and not null.
-            unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
-        })
-    }
-
-    pub(super) fn symbol(&self, name: &CStr) -> Option<NonNull<c_void>> {
-        // SAFETY: the handle is open and the name is a C string.
-        NonNull::new(unsafe { libc::dlsym(self.0.as_ptr(), name.as_ptr()) })
-    }
+/// Returns the function `name` of the driver.
+///
+/// # Safety
+///
+/// The function must have the type `T`.
+pub(super) unsafe fn function<T: Copy>(driver: &Library, name: &CStr) -> Result<T, String> {
+    // SAFETY: by this function's contract.
+    let found = unsafe { driver.get::<T>(name) };
+    found.map(|found| *found).map_err(|_| format!("the driver has no {}", name.to_string_lossy()))
 }
 
 #[cfg(test)]
@@ -104,15 +100,7 @@ mod tests {
 
     #[test]
     fn what_is_no_library_is_said_in_the_loaders_words() {
-        let error = Library::load(c"/nowhere/libcuda.so.1").err();
-        let error = error.expect("there is none");
+        let error = load("/nowhere/libcuda.so.1").expect_err("there is none");
         assert!(error.contains("/nowhere/libcuda.so.1"), "{error}");
-    }
-
-    #[test]
-    fn a_library_has_the_symbols_that_it_has() {
-        let library = Library::load(c"libc.so.6").expect("every process has it");
-        assert!(library.symbol(c"malloc").is_some());
-        assert!(library.symbol(c"cuInit").is_none());
     }
 }
