@@ -158,6 +158,13 @@ impl Gate {
         let scene_score = signal.scene_score.unwrap_or_else(|| self.scene_from_hash(signal));
         let is_cut = scene_score >= self.config.scene_cut;
         let Outcome { change: activity, mut is_unsure } = self.track(signal, is_cut);
+        // In the order of `ARTIFACTS`.
+        let GateConfig { flicker, ghosting, noise, .. } = self.config;
+        let scores = [signal.flicker_score, signal.ghosting_score, signal.noise_variance_score];
+        let thresholds = [flicker, ghosting, noise];
+        let holds: [bool; ARTIFACTS.len()] =
+            std::array::from_fn(|place| scores[place] >= thresholds[place]);
+        let mut artifact = None;
         let reason = match self.scheduled(signal, is_cut, first_index, activity) {
             Some(reason) => reason,
             None => {
@@ -166,24 +173,22 @@ impl Gate {
                 if light == Some(true) {
                     SelectionReason::ExposureShift
                 } else {
-                    self.artifact(signal)
+                    artifact = holds.iter().position(|&holds| holds);
+                    artifact.map_or(SelectionReason::NoTrigger, |place| ARTIFACTS[place])
                 }
             }
         };
-        let artifact = ARTIFACTS.iter().position(|&one| one == reason);
         // Frames with the same artifact less than a second apart show one occurrence.
         let is_new = artifact.map(|place| self.artifacts[place].is_over(signal.pts_ms));
         let selected = reason != SelectionReason::NoTrigger && is_new != Some(Some(false));
-        let confidence = match artifact_score(reason, signal) {
+        let confidence = match artifact {
             _ if reason == SelectionReason::SceneCut => scene_score,
-            Some(score) => score,
+            Some(place) => scores[place],
             None if selected => Score::ONE,
-            None => highest(signal, scene_score).complement(),
+            None => scores.into_iter().fold(scene_score, Score::max).complement(),
         };
-        for (place, reason) in ARTIFACTS.into_iter().enumerate() {
-            if self.holds(reason, signal) {
-                self.artifacts[place] = Last::known(Some(signal.pts_ms));
-            }
+        for (last, _) in self.artifacts.iter_mut().zip(holds).filter(|(_, holds)| *holds) {
+            *last = Last::known(Some(signal.pts_ms));
         }
         self.previous = Some(*signal);
         let (event_type, is_unsure) = (reason.event_type(), is_unsure || is_new == Some(None));
@@ -250,12 +255,6 @@ impl Gate {
         steps.from.map(|from| from.abs_diff(signal.luma_mean) >= self.config.luma_shift)
     }
 
-    /// Returns the first artifact reason whose threshold the signal reaches.
-    fn artifact(&self, signal: &Signal) -> SelectionReason {
-        let held = ARTIFACTS.into_iter().find(|&reason| self.holds(reason, signal));
-        held.unwrap_or(SelectionReason::NoTrigger)
-    }
-
     /// Returns true if the frame is the first at or after a multiple of the keepalive interval.
     fn passes_keepalive(&self, signal: &Signal) -> bool {
         let (Some(every), Some(previous)) = (self.config.keepalive_ms, self.previous) else {
@@ -263,17 +262,6 @@ impl Gate {
         };
         let multiple = |signal: &Signal| signal.pts_ms.checked_div_euclid(every.into());
         multiple(signal) > multiple(&previous)
-    }
-
-    /// Returns true where the signal alone reaches the threshold of an artifact reason.
-    fn holds(&self, reason: SelectionReason, signal: &Signal) -> bool {
-        let threshold = match reason {
-            SelectionReason::FlickerSuspected => self.config.flicker,
-            SelectionReason::GhostingSuspected => self.config.ghosting,
-            SelectionReason::NoiseVarianceSpike => self.config.noise,
-            _ => return false,
-        };
-        artifact_score(reason, signal).is_some_and(|score| score >= threshold)
     }
 
     /// Returns the scene score of a signal without one: hashes of unrelated pictures differ in many bits.
@@ -288,22 +276,6 @@ impl Gate {
 /// Hash distance that maps to a scene score of 1; half of it counts as a cut. Of 1,149 known cuts 1,076 reach
 /// that half, and so do 79 other frames of the same clips.
 const HASH_BITS_OF_ONE: u64 = 36;
-
-fn artifact_score(reason: SelectionReason, signal: &Signal) -> Option<Score> {
-    match reason {
-        SelectionReason::FlickerSuspected => Some(signal.flicker_score),
-        SelectionReason::GhostingSuspected => Some(signal.ghosting_score),
-        SelectionReason::NoiseVarianceSpike => Some(signal.noise_variance_score),
-        _ => None,
-    }
-}
-
-fn highest(signal: &Signal, scene_score: Score) -> Score {
-    scene_score
-        .max(signal.flicker_score)
-        .max(signal.ghosting_score)
-        .max(signal.noise_variance_score)
-}
 
 #[cfg(test)]
 mod tests;
