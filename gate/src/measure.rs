@@ -110,18 +110,11 @@ pub(crate) struct CheckedPlanes<'a> {
 }
 
 impl<'a> CheckedPlanes<'a> {
-    /// Returns the checked planes of a frame, downloaded if they are in device memory.
+    /// Returns the planes of a frame, downloaded if they are in device memory. Checks sizes once, so that
+    /// measuring a plane cannot fail.
     pub(crate) fn of(frame: &'a Frame) -> Result<CheckedPlanes<'a>, MeasureError> {
         let picture = frame.pixels.host()?;
-        CheckedPlanes::new(frame, picture.luma(), picture.chroma())
-    }
-
-    /// Checks sizes once, so that measuring a plane cannot fail.
-    fn new(
-        frame: &Frame,
-        luma: Plane<'a>,
-        chroma: Option<[Plane<'a>; 2]>,
-    ) -> Result<CheckedPlanes<'a>, MeasureError> {
+        let (luma, chroma) = (picture.luma(), picture.chroma());
         let extent = frame.extent;
         if extent.width > MAX_SIDE || extent.height > MAX_SIDE {
             return Err(MeasureError::TooLarge { width: extent.width, height: extent.height });
