@@ -142,14 +142,15 @@ pub fn decode_file_by<S: FrameSink>(
             given: collector.given,
         };
         let schedule = SegmentScheduler::new(demuxer, options, round);
-        let ending = decode_once(&schedule, &first, &mut collector, &make_sink, &mut deliver)?;
-        let (facts, read) = schedule.into_parts();
-        match ending {
-            Ending::Final => break facts,
-            Ending::Damaged => conceals = true,
-            Ending::Lost => {}
+        match decode_once(&schedule, &first, &mut collector, &make_sink, &mut deliver) {
+            Ok(()) | Err(SegmentAbort::SinkEnded) => break schedule.into_parts().0,
+            // Pieces decoded on several threads are damaged: another round is needed.
+            Err(SegmentAbort::Damaged) => conceals = true,
+            // The preferred decoder of the pieces was lost: another round without it is needed.
+            Err(SegmentAbort::Lost(_)) => {}
+            Err(SegmentAbort::Error(error)) => return Err(error),
         }
-        demuxer = read.reopened()?;
+        demuxer = schedule.into_parts().1.reopened()?;
         collector = collector.starting_over();
     };
     let damaged_packets = collector.damaged_packets;
@@ -169,29 +170,21 @@ pub fn decode_file_by<S: FrameSink>(
     })
 }
 
-/// Reason that a round of decoding ended.
-enum Ending {
-    Final,
-    /// Pieces decoded on several threads are damaged: another round is needed.
-    Damaged,
-    /// The preferred decoder of the pieces was lost: another round without it is needed.
-    Lost,
-}
-
+/// Decodes until nothing is left or wanted; an error ends the round.
 fn decode_once<S: FrameSink>(
     schedule: &SegmentScheduler,
     first: &PreferredDecoderState<'_>,
     collector: &mut Collector,
     make_sink: &(impl Fn() -> S + Sync),
     deliver: &mut impl FnMut(S::Output) -> ControlFlow<()>,
-) -> Result<Ending, DecodeError> {
+) -> Result<(), SegmentAbort> {
     if schedule.task.flows {
         // On the calling thread: no output is held up by a blocking read.
-        let mut ending = Ok(Ending::Final);
+        let mut ended = Ok(());
         DecodeThread::new(schedule, first, make_sink()).run(&mut |outcome| {
-            collector.settle(schedule, outcome, deliver).map_break(|ended| ending = ended)
+            collector.settle(schedule, outcome, deliver).map_break(|result| ended = result)
         });
-        return ending;
+        return ended;
     }
     thread::scope(|scope| {
         let _stop = StopOnPanic(schedule);
@@ -213,13 +206,13 @@ fn decode_once<S: FrameSink>(
             );
             if let Err(error) = spawned {
                 schedule.stop();
-                return Err(DecodeError::Thread(error.to_string()));
+                return Err(SegmentAbort::Error(DecodeError::Thread(error.to_string())));
             }
         }
         drop(sender);
-        let ending = collector.run(schedule, &results, deliver);
+        let ended = collector.run(schedule, &results, deliver);
         schedule.stop();
-        ending
+        ended
     })
 }
 
@@ -250,7 +243,7 @@ impl Collector {
         schedule: &SegmentScheduler,
         results: &mpsc::Receiver<SegmentOutcome<O>>,
         deliver: &mut impl FnMut(O) -> ControlFlow<()>,
-    ) -> Result<Ending, DecodeError> {
+    ) -> Result<(), SegmentAbort> {
         let mut early = BTreeMap::new();
         // The channel closes when every worker has returned.
         for outcome in results {
@@ -265,7 +258,7 @@ impl Collector {
                 }
             }
         }
-        Ok(Ending::Final)
+        Ok(())
     }
 
     /// Takes the next outcome in order; `Break` ends the round.
@@ -274,16 +267,10 @@ impl Collector {
         schedule: &SegmentScheduler,
         SegmentOutcome { job, result }: SegmentOutcome<O>,
         deliver: &mut impl FnMut(O) -> ControlFlow<()>,
-    ) -> ControlFlow<Result<Ending, DecodeError>> {
+    ) -> ControlFlow<Result<(), SegmentAbort>> {
         match result {
-            Ok(decoded) => {
-                let flow = self.accept(schedule, &job, decoded, deliver);
-                flow.map_break(|()| Ok(Ending::Final))
-            }
-            Err(SegmentAbort::SinkEnded) => ControlFlow::Break(Ok(Ending::Final)),
-            Err(SegmentAbort::Damaged) => ControlFlow::Break(Ok(Ending::Damaged)),
-            Err(SegmentAbort::Lost(_)) => ControlFlow::Break(Ok(Ending::Lost)),
-            Err(SegmentAbort::Error(error)) => ControlFlow::Break(Err(error)),
+            Ok(decoded) => self.accept(schedule, &job, decoded, deliver).map_break(Ok),
+            Err(abort) => ControlFlow::Break(Err(abort)),
         }
     }
 
