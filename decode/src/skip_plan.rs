@@ -5,32 +5,20 @@
 
 use crate::segment::PacketSegment;
 
-/// Packets to send to the decoder, and frames that must come out.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct SkipPlan {
-    /// For each packet of the segment, true if it is needed.
-    pub(crate) needed: Vec<bool>,
-    /// Presentation times of the samples, in order.
-    pub(crate) targets: Vec<i64>,
-}
-
-impl SkipPlan {
-    /// Plans the packets needed for the frames at `targets`, which are in order.
-    pub(crate) fn new<P>(segment: &PacketSegment<P>, targets: Vec<i64>) -> SkipPlan {
-        let is_target =
-            |pts: Option<i64>| pts.is_some_and(|pts| targets.binary_search(&pts).is_ok());
-        let units = &segment.units;
-        let last = units.iter().rposition(|unit| unit.is_shown() && is_target(unit.pts));
-        let top_layer = units.iter().map(|unit| unit.coded.temporal_layer).max();
-        let needed = units.iter().enumerate().map(|(index, unit)| {
-            // A picture may serve layers above its own (H.265 7.4.2.2), so only those of the top layer are
-            // certainly unreferenced.
-            let is_free =
-                unit.coded.is_unreferenced && Some(unit.coded.temporal_layer) == top_layer;
-            last.is_some_and(|last| index <= last) && (!is_free || is_target(unit.pts))
-        });
-        SkipPlan { needed: needed.collect(), targets }
-    }
+/// Returns, for each packet of the segment, true if the decoder needs it for the frames at these times, which
+/// are in order.
+pub(crate) fn needed_packets<P>(segment: &PacketSegment<P>, targets: &[i64]) -> Vec<bool> {
+    let is_target = |pts: Option<i64>| pts.is_some_and(|pts| targets.binary_search(&pts).is_ok());
+    let units = &segment.units;
+    let last = units.iter().rposition(|unit| unit.is_shown() && is_target(unit.pts));
+    let top_layer = units.iter().map(|unit| unit.coded.temporal_layer).max();
+    let needed = units.iter().enumerate().map(|(index, unit)| {
+        // A picture may serve layers above its own (H.265 7.4.2.2), so only those of the top layer are
+        // certainly unreferenced.
+        let is_free = unit.coded.is_unreferenced && Some(unit.coded.temporal_layer) == top_layer;
+        last.is_some_and(|last| index <= last) && (!is_free || is_target(unit.pts))
+    });
+    needed.collect()
 }
 
 #[cfg(test)]
@@ -77,9 +65,8 @@ mod tests {
             ("no top layer to leave out", "0a01", &[0, 1, 2, 3], &[3], "####"),
         ];
         for (name, kinds, times, targets, expected) in cases {
-            let plan = SkipPlan::new(&segment(kinds, times), targets.to_vec());
-            let drawn: String =
-                plan.needed.iter().map(|&needed| if needed { '#' } else { '.' }).collect();
+            let needed = needed_packets(&segment(kinds, times), targets).into_iter();
+            let drawn: String = needed.map(|needed| if needed { '#' } else { '.' }).collect();
             assert_eq!(drawn, expected, "{name}");
         }
     }

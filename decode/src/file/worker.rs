@@ -15,7 +15,7 @@ use crate::{
     decoder::{FrameDecoder, open_software},
     ffi::{AvFrame, DamagePolicy, DecoderSetup, Place},
     sampling::SamplerState,
-    skip_plan::SkipPlan,
+    skip_plan::needed_packets,
 };
 
 pub(super) struct DecodedSegment<O> {
@@ -232,9 +232,9 @@ impl<'a, S: FrameSink> DecodeThread<'a, S> {
         let times = job.segment.shown_times()?;
         let mut sampler = self.task.sampler(job.start);
         let sampled = |&ticks: &i64| sampler.offer(self.task.at(ticks)).is_some();
-        let targets = times.iter().copied().filter(sampled).collect();
-        let plan = SkipPlan::new(&job.segment, targets);
-        Some(PlannedJob { plan, times, end: sampler.position })
+        let targets: Vec<i64> = times.iter().copied().filter(sampled).collect();
+        let needed = needed_packets(&job.segment, &targets);
+        Some(PlannedJob { needed, targets, times, end: sampler.position })
     }
 
     /// Decodes the packets of `planned`, or all of them if other pictures come out.
@@ -244,7 +244,7 @@ impl<'a, S: FrameSink> DecodeThread<'a, S> {
         planned: PlannedJob,
         context: &mut dyn FrameDecoder,
     ) -> Result<DecodedSegment<S::Output>, SegmentAbort> {
-        let PlannedJob { plan, times, end } = planned;
+        let PlannedJob { needed, targets, times, end } = planned;
         self.sink.begin(job.info(self.task.given));
         let mut tally = PassStats::default();
         let (sink, place, task, start) = (&mut self.sink, &mut self.place, self.task, job.start);
@@ -253,7 +253,7 @@ impl<'a, S: FrameSink> DecodeThread<'a, S> {
         let mut on_frame = |frame: AvFrame| -> PassFlow {
             let found =
                 frame.pts().and_then(|ticks| Some((ticks, times.binary_search(&ticks).ok()?)));
-            match (found, plan.targets.get(taken)) {
+            match (found, targets.get(taken)) {
                 (Some((ticks, at)), Some(&target)) if ticks == target => {
                     let source_index = start.source_frames + at as u64;
                     let index = start.sampled + taken as u64;
@@ -263,14 +263,14 @@ impl<'a, S: FrameSink> DecodeThread<'a, S> {
                 (Some((ticks, _)), Some(&target)) if ticks < target => sink.skipped_frames(),
                 _ => is_as_planned = false,
             }
-            let is_done = taken == plan.targets.len() || !is_as_planned;
+            let is_done = taken == targets.len() || !is_as_planned;
             Ok(if is_done { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         };
-        if !plan.targets.is_empty() {
-            let is_needed = |index: usize| plan.needed[index];
+        if !targets.is_empty() {
+            let is_needed = |index: usize| needed[index];
             feed(context, task, job, is_needed, &mut tally, &mut on_frame)?;
         }
-        if taken < plan.targets.len() {
+        if taken < targets.len() {
             context.reset();
             return self.full_pass(job, context, &mut LastTicks::default());
         }
@@ -343,7 +343,10 @@ struct LastTicks {
 }
 
 struct PlannedJob {
-    plan: SkipPlan,
+    /// For each packet of the segment, true if it is needed.
+    needed: Vec<bool>,
+    /// Presentation times of the samples, in order.
+    targets: Vec<i64>,
     /// Times of all shown pictures of the segment, in order.
     times: Vec<i64>,
     /// Position of the source after the segment.
