@@ -4,7 +4,7 @@
 //! describes a picture that is already in device memory. The WGSL and CUDA sources read the words of both.
 //! This module knows no device.
 
-use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use media::{ErrorKind, Frame, Plane, SampleFormat};
 
@@ -245,11 +245,13 @@ impl OpenError {
     }
 }
 
-/// Returns the message of a driver binding's panic in one line, for an error of the backend.
-pub fn said(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-    text.unwrap_or("the driver failed").split_whitespace().collect::<Vec<_>>().join(" ")
+/// Runs calls of a driver, whose binding may panic; the error is the panic's message in one line.
+pub fn contained<T>(calls: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(calls)).map_err(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+        text.unwrap_or("the driver failed").split_whitespace().collect::<Vec<_>>().join(" ")
+    })
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
 //! Gate backend on one CUDA stream: pictures in, sums out; pictures in device memory are read in place.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use cudarc::driver::{DriverError, sys::CUresult};
 use gate::{
     FrameMeasurements, MeasureBackend, MeasureError, conformance,
-    device_batch::{DeviceBatch, HostPlanes, OpenError, SURFACES, Surface, batches, said, unpack},
+    device_batch::{
+        DeviceBatch, HostPlanes, OpenError, SURFACES, Surface, batches, contained, unpack,
+    },
 };
 use media::Frame;
 
@@ -126,11 +126,10 @@ impl CudaBackend {
         }
         let before = out.len();
         // The binding panics if a driver lacks a function that its version should have.
-        let ran = catch_unwind(AssertUnwindSafe(|| measure(self, out)));
-        let failure = match ran {
+        let failure = match contained(|| measure(self, out)) {
             Ok(Ok(())) => return Ok(()),
             Ok(Err(failure)) => failure,
-            Err(panic) => Failure::Lost(said(panic.as_ref())),
+            Err(reason) => Failure::Lost(reason),
         };
         out.truncate(before);
         let reason = match failure {

@@ -4,14 +4,13 @@
 
 use std::{
     error::Error,
-    panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
     thread,
     time::{Duration, Instant},
 };
 
 use cudarc::driver::{CudaContext, CudaEvent, CudaFunction, CudaStream, DriverError, result, sys};
-use gate::device_batch::{OpenError, said};
+use gate::device_batch::{OpenError, contained};
 use libloading::Library;
 
 use crate::ptx;
@@ -61,10 +60,8 @@ impl CudaDevice {
     /// Opens device `index`, counted from 0.
     pub fn open(index: usize) -> Result<CudaDevice, OpenError> {
         // The binding panics if a driver lacks a function that its version should have.
-        let opened = catch_unwind(AssertUnwindSafe(|| CudaDevice::probe(index)));
-        opened.unwrap_or_else(|panic| {
-            Err(OpenError::Failed(failure("loading", &said(panic.as_ref()))))
-        })
+        contained(|| CudaDevice::probe(index))
+            .unwrap_or_else(|reason| Err(OpenError::Failed(failure("loading", &reason))))
     }
 
     fn probe(index: usize) -> Result<CudaDevice, OpenError> {

@@ -1,16 +1,13 @@
 //! Runs one batch on the device, within a time limit: upload, shader, readback.
 
-use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicU32, Ordering},
 };
 
 use gate::{
     FrameMeasurements, MeasureError,
-    device_batch::{CELLS, HostPlanes, said, unpack},
+    device_batch::{CELLS, HostPlanes, contained, unpack},
 };
 use media::Frame;
 use wgpu::MapMode;
@@ -31,19 +28,14 @@ pub(crate) fn run(
     frames: &[Frame],
     out: &mut Vec<FrameMeasurements>,
 ) -> Result<(), MeasureError> {
+    // wgpu panics when the driver reports a lost device during a wait.
     let ran = contained(|| {
         let bytes = write(buffers, frames)?;
         submit(device, pipeline, buffers, bytes, frames.len() as u32);
         wait(device, buffers, frames.len())?;
         read(buffers, frames, out)
     });
-    verdict(&device.faults, ran)
-}
-
-/// Runs a batch and catches panics: wgpu panics when the driver reports a lost device during a wait. An error is
-/// the driver's message about a batch that did not finish.
-fn contained<T>(batch: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
-    catch_unwind(AssertUnwindSafe(batch)).unwrap_or_else(|panic| Err(said(panic.as_ref())))
+    verdict(&device.faults, ran.flatten())
 }
 
 /// Allocates buffers for a batch of `bytes` of samples and catches panics.
@@ -52,13 +44,14 @@ pub(crate) fn make_buffers(
     pipeline: &wgpu::ComputePipeline,
     bytes: u64,
 ) -> Result<DispatchBuffers, MeasureError> {
-    match contained(|| Ok(DispatchBuffers::new(device, pipeline, bytes))) {
+    match contained(|| DispatchBuffers::new(device, pipeline, bytes)) {
         Ok(made) => made,
         Err(stopped) => verdict(&device.faults, Err(stopped)),
     }
 }
 
-/// Converts the outcome to an error; loss and faults reported by the device precede their consequences.
+/// Converts the outcome of a batch, of which an error is the driver's message; loss and faults reported by the
+/// device precede their consequences.
 fn verdict<T>(faults: &DeviceErrors, ran: Result<T, String>) -> Result<T, MeasureError> {
     if let Some(reason) = faults.loss() {
         return Err(MeasureError::DeviceLost(NAME, reason));

@@ -11,11 +11,9 @@ mod device;
 mod launch;
 mod module;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use gate::{
     FrameMeasurements, MeasureBackend, MeasureError, conformance,
-    device_batch::{DeviceBatch, OpenError, batches, said},
+    device_batch::{DeviceBatch, OpenError, batches, contained},
 };
 use media::Frame;
 
@@ -40,9 +38,7 @@ pub struct WgpuBackend {
 impl WgpuBackend {
     /// Opens an adapter, compiles the shader and runs the quick conformance check.
     pub fn open(choice: AdapterChoice<'_>) -> Result<WgpuBackend, OpenError> {
-        let opened = catch_unwind(AssertUnwindSafe(|| WgpuBackend::open_any(choice)));
-        opened.unwrap_or_else(|panic| {
-            let reason = said(panic.as_ref());
+        contained(|| WgpuBackend::open_any(choice)).unwrap_or_else(|reason| {
             Err(OpenError::Failed(format!("the Vulkan driver failed: {reason}")))
         })
     }
