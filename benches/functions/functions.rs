@@ -38,7 +38,7 @@ fn measuring(criterion: &mut Criterion) {
         for (bits, sample) in [(8, SampleFormat::U8), (10, SampleFormat::U16 { shift: 2 })] {
             let picture = TestPicture { sample, padding: 64, ..TestPicture::new(width, height) };
             let frames: Vec<Frame> = (0..BATCH)
-                .filter_map(|seed| TestPicture { fill: Fill::Random(seed), ..picture }.frame())
+                .map(|seed| TestPicture { fill: Fill::Random(seed), ..picture }.frame())
                 .collect();
             for measurer in
                 [&mut CpuBackend::new() as &mut dyn MeasureBackend, &mut ReferenceBackend]
@@ -63,7 +63,7 @@ fn signals(criterion: &mut Criterion) {
     group.throughput(Throughput::Elements(PICTURES));
     for (name, shot) in [("calm", 32), ("every picture a cut", 1)] {
         let frames: Vec<Frame> = (0..PICTURES)
-            .filter_map(|n| {
+            .map(|n| {
                 TestPicture { fill: Fill::Random(n / shot), ..TestPicture::new(640, 360) }.frame()
             })
             .collect();

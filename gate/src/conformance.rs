@@ -56,9 +56,9 @@ impl TestPicture {
         }
     }
 
-    /// Returns the picture as a frame of a decoder; `None` if a side is 0.
-    pub fn frame(self) -> Option<Frame> {
-        let extent = Dimensions::new(self.width, self.height)?;
+    /// Returns the picture as a frame of a decoder. Panics if a side is 0.
+    pub fn frame(self) -> Frame {
+        let extent = Dimensions::new(self.width, self.height).expect("a picture has pixels");
         let luma = self.plane(extent, 1, 0);
         let chroma = self.subsampling.chroma_extent(extent).map(|extent| {
             let step = if self.interleaved { 2 } else { 1 };
@@ -66,7 +66,7 @@ impl TestPicture {
             let v = (!self.interleaved).then(|| self.plane(extent, 1, 2));
             Chroma { extent, step, u, v }
         });
-        Some(Frame {
+        Frame {
             pts: Timestamp::from_millis(0),
             source_index: 0,
             extent,
@@ -77,7 +77,7 @@ impl TestPicture {
                 range: SampleRange::Limited,
             },
             pixels: Pixels::Host(Arc::new(Painted { picture: self, extent, luma, chroma })),
-        })
+        }
     }
 
     fn stride(self, extent: Dimensions, step: usize) -> usize {
@@ -317,10 +317,14 @@ pub fn quick_check(measurer: &mut dyn MeasureBackend) -> Result<(), String> {
     check_batch(measurer, &batch)
 }
 
+/// Returns the pictures as frames of a decoder.
+pub fn frames(pictures: &[TestPicture]) -> Vec<Frame> {
+    pictures.iter().map(|picture| picture.frame()).collect()
+}
+
 /// Compares `measurer` with the reference on one batch of any pictures.
 pub fn check_batch(measurer: &mut dyn MeasureBackend, batch: &[TestPicture]) -> Result<(), String> {
-    let frames: Vec<Frame> = batch.iter().filter_map(|picture| picture.frame()).collect();
-    match first_difference(measurer, &frames) {
+    match first_difference(measurer, &frames(batch)) {
         Ok(None) => Ok(()),
         Ok(Some(at)) => Err(format!("measured {:?} differently", batch.get(at))),
         Err(error) => Err(format!("refused {:?}: {error}", batch.first())),

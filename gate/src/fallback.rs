@@ -83,8 +83,8 @@ mod tests {
 
     #[test]
     fn a_lost_device_is_replaced_once_and_the_integers_stay() {
-        let frames = [TestPicture::new(70, 50), TestPicture::new(3, 4)]
-            .map(|picture| picture.frame().expect("has pixels"));
+        let frames =
+            [TestPicture::new(70, 50), TestPicture::new(3, 4)].map(|picture| picture.frame());
         let mut expected = Vec::new();
         ReferenceBackend.measure(&frames, &mut expected).expect("measurable");
         let beyond = MeasureError::BeyondDevice { backend: "scripted", bytes: 9, bytes_max: 8 };
@@ -115,7 +115,7 @@ mod tests {
         let refused = MeasureError::TooLarge { width: 9000, height: 2 };
         let script = vec![Some(refused.clone()), None];
         let mut measurer = FallbackBackend::new(Box::new(Scripted(script)));
-        let frames = [TestPicture::new(8, 8).frame().expect("has pixels")];
+        let frames = [TestPicture::new(8, 8).frame()];
         let mut measured = Vec::new();
         assert_eq!(measurer.measure(&frames, &mut measured), Err(refused));
         assert_eq!(measurer.measure(&frames, &mut measured), Ok(()));

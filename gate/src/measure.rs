@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn a_plane_of_another_size_than_its_frame_is_refused() {
-        let mut frame = TestPicture::new(64, 40).frame().expect("has pixels");
+        let mut frame = TestPicture::new(64, 40).frame();
         assert!(CheckedPlanes::of(&frame).is_ok());
         frame.extent.width = 62;
         let expected = MeasureError::PlaneMismatch("luma plane is 64x40, not 62x40".to_owned());

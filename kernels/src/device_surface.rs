@@ -68,8 +68,7 @@ mod tests {
             ("as wide as can be said", (u32::MAX, 64), SampleFormat::U8, 256, 512, u32::MAX, false),
             ("no such samples", (64, 64), SampleFormat::U16 { shift: 9 }, 256, 512, 128, false),
         ];
-        let mut frame =
-            TestPicture { interleaved: true, ..TestPicture::new(8, 8) }.frame().expect("small");
+        let mut frame = TestPicture { interleaved: true, ..TestPicture::new(8, 8) }.frame();
         for (name, (width, height), sample, luma, chroma, pitch, taken) in cases {
             frame.extent = media::Dimensions { width, height };
             frame.layout.sample = sample;
@@ -83,8 +82,7 @@ mod tests {
     #[test]
     #[expect(unsafe_code, reason = "makes surfaces of addresses")]
     fn a_picture_that_is_not_semi_planar_is_uploaded() {
-        let mut frame =
-            TestPicture { interleaved: true, ..TestPicture::new(64, 48) }.frame().expect("small");
+        let mut frame = TestPicture { interleaved: true, ..TestPicture::new(64, 48) }.frame();
         // SAFETY: the surface is not passed to a device.
         let there = unsafe { DeviceSurface::new(0, 256, 8192, 64) };
         assert!(readable(&frame, there, 0).is_some());

@@ -17,7 +17,7 @@ use std::io;
 
 use gate::{
     CpuBackend, FallbackBackend, MeasureBackend, MeasureError,
-    conformance::{TestPicture, check, check_batch, first_difference},
+    conformance::{TestPicture, check, check_batch, first_difference, frames},
     device_batch::OpenError,
 };
 use media::{Dimensions, ErrorKind, Frame, PixelLayout, SampleFormat, Subsampling};
@@ -49,10 +49,6 @@ fn what_is_examined_is_no_cpu() {
     let adapter = measurer.adapter();
     assert!(!adapter.ends_with("(Cpu)"), "{adapter} is named");
     println!("the shader is examined on {adapter}");
-}
-
-fn frames(pictures: &[TestPicture]) -> Vec<Frame> {
-    pictures.iter().filter_map(|picture| picture.frame()).collect()
 }
 
 #[test]

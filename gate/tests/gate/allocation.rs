@@ -39,7 +39,7 @@ static ALLOCATOR: Counting = Counting;
 fn a_frame_costs_no_allocation_after_warm_up() {
     // Cuts, flashes and noise, so that every rule is exercised.
     let frames: Vec<_> = (0..8)
-        .filter_map(|n| {
+        .map(|n| {
             let fill = if n % 3 == 0 { Fill::Ramp } else { Fill::Random(n / 2) };
             TestPicture { fill, ..TestPicture::new(333, 217) }.frame()
         })

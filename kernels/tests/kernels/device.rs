@@ -8,7 +8,7 @@ use std::sync::{
 use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DevicePtr};
 use gate::{
     MeasureBackend, MeasureError,
-    conformance::{Fill, TestPicture, check, check_batch, first_difference},
+    conformance::{Fill, TestPicture, check, check_batch, first_difference, frames},
 };
 use kernels::CudaBackend;
 use media::{
@@ -20,10 +20,6 @@ use crate::{any::check_any_batches, real::real_frames};
 
 pub fn open() -> CudaBackend {
     CudaBackend::open(0).expect("a device")
-}
-
-pub fn frames(pictures: &[TestPicture]) -> Vec<Frame> {
-    pictures.iter().filter_map(|picture| picture.frame()).collect()
 }
 
 #[test]
@@ -50,7 +46,7 @@ fn any_batch_is_measured_as_the_reference_does() {
 
 /// Returns a picture in a hardware decoder's layout: both planes in one allocation, rows `pitch` bytes apart.
 fn semi_planar(picture: TestPicture, pitch: usize) -> (Vec<u8>, u64) {
-    let frame = picture.frame().expect("has pixels");
+    let frame = picture.frame();
     let host = frame.pixels.host().expect("in host memory");
     let (luma, [u, v]) = (host.luma(), host.chroma().expect("has chroma"));
     let rows = luma.extent().height as usize;
@@ -104,7 +100,7 @@ fn there(
     let luma = memory.device_ptr(stream).0;
     // SAFETY: the picture holds the memory, and the copy above was queued on the default stream.
     let surface = unsafe { DeviceSurface::new(device, luma, luma + chroma, pitch as u32) };
-    let host = picture.frame().expect("has pixels");
+    let host = picture.frame();
     let frame = host.clone();
     let there = There { surface, host, fetched: Arc::clone(fetched), _memory: memory };
     Frame { pixels: Pixels::Device(Arc::new(there)), ..frame }
@@ -137,7 +133,7 @@ fn pictures_in_device_memory_are_measured_where_they_are() {
         let mut batch = Vec::new();
         for (picture, place, _) in cases {
             batch.push(there(picture, place, &stream, &fetched));
-            batch.extend(picture.frame().filter(|_| among));
+            batch.extend(among.then(|| picture.frame()));
         }
         assert_eq!(first_difference(&mut measurer, &batch), Ok(None), "among others: {among}");
         // The reference downloads each picture once; the device only those that it does not read, up to three

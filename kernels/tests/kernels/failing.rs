@@ -2,11 +2,11 @@
 
 use gate::{
     CpuBackend, FallbackBackend, MeasureBackend, MeasureError,
-    conformance::{TestPicture, check_batch, first_difference},
+    conformance::{TestPicture, check_batch, first_difference, frames},
 };
 use media::ErrorKind;
 
-use crate::device::{frames, open};
+use crate::device::open;
 
 #[test]
 #[ignore = "needs the shim, whose device is lost after three launches"]

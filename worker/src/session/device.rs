@@ -187,7 +187,7 @@ mod tests {
 
     /// Returns a unit that has waited since `since`.
     fn offered(number: u32, (pictures, bytes): (usize, u64), since: Instant) -> Offered {
-        let picture = TestPicture::new(8, 8).frame().expect("has pixels");
+        let picture = TestPicture::new(8, 8).frame();
         let frames = vec![picture; pictures];
         let (slot, events) = (SessionSlot::default(), Vec::new());
         let decoded = DecodedUnit { number, slot, frames, events, is_last: false };
