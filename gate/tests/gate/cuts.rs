@@ -1,9 +1,6 @@
 //! Clips and variants of them by FFmpeg: exactly the known cuts are found.
 
-use std::{
-    path::PathBuf,
-    process::{Command, Stdio},
-};
+use std::path::PathBuf;
 
 use clips::{in_turn, pick_one, pick_with};
 use gate::{
@@ -11,24 +8,20 @@ use gate::{
 };
 use media::{Dimensions, Signal};
 
-use crate::raw::{PLANAR, read_frame};
+use crate::raw::{PLANAR, frame_of, rendered};
 
 const SIZE: Dimensions = Dimensions { width: 640, height: 360 };
 
 /// Returns the signals of the output of `ffmpeg INPUTS -filter_complex GRAPH` at `fps`.
 fn signals(inputs: &[String], graph: &str, fps: f64) -> Vec<Signal> {
-    let mut ffmpeg = Command::new("ffmpeg");
-    ffmpeg.args(["-v", "error", "-nostdin"]).args(inputs).args(["-filter_complex", graph]);
-    ffmpeg.args(["-fps_mode", "passthrough", "-f", "rawvideo", "-pix_fmt", "yuv420p", "-"]);
-    let mut running = ffmpeg.stdout(Stdio::piped()).spawn().expect("ffmpeg starts");
-    let mut source = running.stdout.take().expect("piped");
     let mut measurer = CpuBackend::new();
     let mut window = SignalWindow::new(AHEAD);
     let mut signals = Vec::new();
     let mut measured = Vec::new();
-    let mut index = 0;
-    while let Some(frame) = read_frame(&mut source, SIZE, PLANAR, index) {
+    let arguments = inputs.iter().map(String::as_str).chain(["-filter_complex", graph]);
+    for (index, picture) in (0..).zip(rendered(arguments, ("yuv420p", PLANAR), SIZE)) {
         measured.clear();
+        let frame = frame_of(picture, SIZE, PLANAR, index);
         measurer.measure(&[frame], &mut measured).expect("measurable");
         let pts_ms = (index as f64 * 1000.0 / fps) as i64;
         window.push(
@@ -36,11 +29,9 @@ fn signals(inputs: &[String], graph: &str, fps: f64) -> Vec<Signal> {
             &measured[0],
         );
         signals.extend(std::iter::from_fn(|| window.poll()));
-        index += 1;
     }
     window.flush();
     signals.extend(std::iter::from_fn(|| window.poll()));
-    assert!(running.wait().expect("ffmpeg ends").success(), "ffmpeg failed on {graph}");
     assert!(signals.len() > 30, "{} frames of {graph}", signals.len());
     signals
 }

@@ -3,12 +3,7 @@
 //!
 //! A clip is decoded once, at half the size of those of the media folder, and disturbed in memory.
 
-use std::{
-    f64::consts::PI,
-    ops::Range,
-    path::PathBuf,
-    process::{Command, Stdio},
-};
+use std::{f64::consts::PI, ops::Range, path::PathBuf};
 
 use clips::pick_with;
 use gate::{
@@ -18,7 +13,7 @@ use gate::{
 use media::{Dimensions, Signal};
 use serde::Deserialize;
 
-use crate::raw::{PLANAR, frame_of, read_picture};
+use crate::raw::{PLANAR, frame_of, rendered};
 
 /// Known events and times of a clip, in seconds.
 #[derive(Clone, Deserialize)]
@@ -80,14 +75,8 @@ struct Clip {
 impl Clip {
     fn decode((path, label): (PathBuf, Label)) -> Clip {
         let scale = format!("scale={}:{}:flags=area", SIZE.width, SIZE.height);
-        let mut ffmpeg = Command::new("ffmpeg");
-        ffmpeg.args(["-v", "error", "-nostdin", "-i"]).arg(&path).args(["-vf", &scale]);
-        ffmpeg.args(["-fps_mode", "passthrough", "-f", "rawvideo", "-pix_fmt", "yuv420p", "-"]);
-        let mut running = ffmpeg.stdout(Stdio::piped()).spawn().expect("ffmpeg starts");
-        let mut source = running.stdout.take().expect("piped");
-        let pictures = std::iter::from_fn(|| read_picture(&mut source, SIZE, PLANAR)).collect();
-        assert!(running.wait().expect("ffmpeg ends").success(), "{}", path.display());
-        Clip { label, pictures }
+        let arguments = ["-i".as_ref(), path.as_os_str(), "-vf".as_ref(), scale.as_ref()];
+        Clip { label, pictures: rendered(arguments, ("yuv420p", PLANAR), SIZE).collect() }
     }
 
     /// Returns the pictures in order at this frame rate.
@@ -127,7 +116,7 @@ impl Clip {
         for (index, &(picture, seconds)) in (0..).zip(shown) {
             let picture = disturbance.of(&self.pictures[picture], index, seconds);
             measured.clear();
-            let frame = frame_of(picture, SIZE, PLANAR, index).expect("a whole picture");
+            let frame = frame_of(picture, SIZE, PLANAR, index);
             measurer.measure(&[frame], &mut measured).expect("measurable");
             let pts_ms = (seconds * 1000.0) as i64;
             let meta = FrameMeta { frame_index: index, source_frame_index: index, pts_ms };

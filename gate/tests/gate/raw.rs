@@ -1,6 +1,11 @@
-//! Raw 4:2:0 video from a reader, frame by frame.
+//! Raw 4:2:0 video by FFmpeg, picture by picture.
 
-use std::{io::Read, sync::Arc};
+use std::{
+    ffi::OsStr,
+    io::Read,
+    process::{Command, Stdio},
+    sync::Arc,
+};
 
 use media::{
     Dimensions, Frame, HostFrameBuffer, PixelLayout, Pixels, Plane, SampleFormat, SampleRange,
@@ -44,17 +49,25 @@ pub const PLANAR: PixelLayout = PixelLayout {
     range: SampleRange::Limited,
 };
 
-/// Reads the samples of the next picture of `extent`; `None` at the end.
-pub fn read_picture(
-    source: &mut impl Read,
+/// Returns the pictures that FFmpeg makes for these arguments; `storage` is its name of the layout.
+pub fn rendered(
+    arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
+    (storage, layout): (&str, PixelLayout),
     extent: Dimensions,
-    layout: PixelLayout,
-) -> Option<Vec<u8>> {
-    let chroma = layout.subsampling.chroma_extent(extent)?;
+) -> impl Iterator<Item = Vec<u8>> {
+    let chroma = layout.subsampling.chroma_extent(extent).expect("colours");
     let samples = extent.area() + 2 * chroma.area();
-    let mut bytes = vec![0; samples as usize * layout.sample.bytes()];
-    source.read_exact(&mut bytes).ok()?;
-    Some(bytes)
+    let mut ffmpeg = Command::new("ffmpeg");
+    ffmpeg.args(["-v", "error", "-nostdin"]).args(arguments);
+    ffmpeg.args(["-fps_mode", "passthrough", "-f", "rawvideo", "-pix_fmt", storage, "-"]);
+    let mut running = ffmpeg.stdout(Stdio::piped()).spawn().expect("ffmpeg starts");
+    let mut source = running.stdout.take().expect("piped");
+    std::iter::from_fn(move || {
+        let mut bytes = vec![0; samples as usize * layout.sample.bytes()];
+        let is_whole = source.read_exact(&mut bytes).is_ok();
+        assert!(is_whole || running.wait().expect("it ends").success(), "{ffmpeg:?} failed");
+        is_whole.then_some(bytes)
+    })
 }
 
 /// Returns the frame of these samples.
@@ -63,18 +76,8 @@ pub fn frame_of(
     extent: Dimensions,
     layout: PixelLayout,
     source_index: u64,
-) -> Option<Frame> {
-    let chroma = layout.subsampling.chroma_extent(extent)?;
+) -> Frame {
+    let chroma = layout.subsampling.chroma_extent(extent).expect("colours");
     let pixels = Pixels::Host(Arc::new(Raw { bytes, extent, chroma, layout }));
-    Some(Frame { pts: Timestamp::from_millis(0), source_index, extent, layout, pixels })
-}
-
-/// Reads the next frame of `extent`; `None` at the end.
-pub fn read_frame(
-    source: &mut impl Read,
-    extent: Dimensions,
-    layout: PixelLayout,
-    source_index: u64,
-) -> Option<Frame> {
-    frame_of(read_picture(source, extent, layout)?, extent, layout, source_index)
+    Frame { pts: Timestamp::from_millis(0), source_index, extent, layout, pixels }
 }

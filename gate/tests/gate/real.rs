@@ -1,11 +1,9 @@
 //! Frames of clips by FFmpeg, in each storage that decoders output.
 
-use std::process::Command;
-
 use clips::pick_with;
 use media::{Dimensions, Frame, PixelLayout, SampleFormat};
 
-use crate::raw::{PLANAR, read_frame};
+use crate::raw::{PLANAR, frame_of, rendered};
 
 /// FFmpeg's name of a pixel format, columns, rows, and the layout.
 type Shape = (&'static str, u32, u32, PixelLayout);
@@ -29,19 +27,13 @@ pub fn real_frames() -> Vec<Frame> {
     let media = REAL.map(|(_, clip, shape)| (clip, shape));
     let mut frames = Vec::new();
     for (path, (storage, width, height, layout)) in pick_with(&built_in, &media) {
-        let clip = path.display();
-        let mut ffmpeg = Command::new("ffmpeg");
-        ffmpeg.args(["-v", "error", "-nostdin", "-i"]).arg(&path);
-        ffmpeg.args(["-vf", &format!("select=not(mod(n\\,5)),scale={width}:{height}")]);
-        ffmpeg.args(["-fps_mode", "passthrough", "-frames:v", "3"]);
-        ffmpeg.args(["-f", "rawvideo", "-pix_fmt", storage, "-"]);
-        let output = ffmpeg.output().expect("ffmpeg starts");
-        assert!(output.status.success(), "{clip}: {}", String::from_utf8_lossy(&output.stderr));
-        let extent = Dimensions::new(width, height).expect("a size");
-        let mut source = &output.stdout[..];
-        let before = frames.len();
-        frames.extend((0..).map_while(|n| read_frame(&mut source, extent, layout, n)));
-        assert_eq!(frames.len() - before, 3, "{clip}");
+        let filter = format!("select=not(mod(n\\,5)),scale={width}:{height}");
+        let input = ["-i".as_ref(), path.as_os_str(), "-vf".as_ref(), filter.as_ref()];
+        let arguments = input.into_iter().chain(["-frames:v".as_ref(), "3".as_ref()]);
+        let extent = Dimensions { width, height };
+        let pictures: Vec<Vec<u8>> = rendered(arguments, (storage, layout), extent).collect();
+        assert_eq!(pictures.len(), 3, "{}", path.display());
+        frames.extend((0..).zip(pictures).map(|(n, bytes)| frame_of(bytes, extent, layout, n)));
     }
     frames
 }
