@@ -12,26 +12,31 @@ use crate::raw::{PLANAR, frame_of, rendered};
 
 const SIZE: Dimensions = Dimensions { width: 640, height: 360 };
 
-/// Returns the signals of the output of `ffmpeg INPUTS -filter_complex GRAPH` at `fps`.
-fn signals(inputs: &[String], graph: &str, fps: f64) -> Vec<Signal> {
-    let mut measurer = CpuBackend::new();
-    let mut window = SignalWindow::new(AHEAD);
-    let mut signals = Vec::new();
-    let mut measured = Vec::new();
-    let arguments = inputs.iter().map(String::as_str).chain(["-filter_complex", graph]);
-    for (index, picture) in (0..).zip(rendered(arguments, ("yuv420p", PLANAR), SIZE)) {
+/// Returns the signals of pictures of this size, each with its time in milliseconds.
+pub fn signals_of(
+    pictures: impl IntoIterator<Item = (Vec<u8>, i64)>,
+    size: Dimensions,
+) -> Vec<Signal> {
+    let (mut measurer, mut window) = (CpuBackend::new(), SignalWindow::new(AHEAD));
+    let (mut signals, mut measured) = (Vec::new(), Vec::new());
+    for (index, (picture, pts_ms)) in (0..).zip(pictures) {
         measured.clear();
-        let frame = frame_of(picture, SIZE, PLANAR, index);
+        let frame = frame_of(picture, size, PLANAR, index);
         measurer.measure(&[frame], &mut measured).expect("measurable");
-        let pts_ms = (index as f64 * 1000.0 / fps) as i64;
-        window.push(
-            FrameMeta { frame_index: index, source_frame_index: index, pts_ms },
-            &measured[0],
-        );
+        let stamp = FrameMeta { frame_index: index, source_frame_index: index, pts_ms };
+        window.push(stamp, &measured[0]);
         signals.extend(std::iter::from_fn(|| window.poll()));
     }
     window.flush();
     signals.extend(std::iter::from_fn(|| window.poll()));
+    signals
+}
+
+/// Returns the signals of the output of `ffmpeg INPUTS -filter_complex GRAPH` at `fps`.
+fn signals(inputs: &[String], graph: &str, fps: f64) -> Vec<Signal> {
+    let arguments = inputs.iter().map(String::as_str).chain(["-filter_complex", graph]);
+    let times = (0_u32..).map(|index| (f64::from(index) * 1000.0 / fps) as i64);
+    let signals = signals_of(rendered(arguments, ("yuv420p", PLANAR), SIZE).zip(times), SIZE);
     assert!(signals.len() > 30, "{} frames of {graph}", signals.len());
     signals
 }

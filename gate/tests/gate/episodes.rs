@@ -6,14 +6,14 @@
 use std::{f64::consts::PI, ops::Range, path::PathBuf};
 
 use clips::pick_with;
-use gate::{
-    AHEAD, CpuBackend, EpisodeChange, Episodes, FrameMeta, Gate, GateConfig, MeasureBackend,
-    SignalWindow,
-};
-use media::{Dimensions, Signal};
+use gate::{EpisodeChange, Episodes, Gate, GateConfig};
+use media::Dimensions;
 use serde::Deserialize;
 
-use crate::raw::{PLANAR, frame_of, rendered};
+use crate::{
+    cuts::signals_of,
+    raw::{PLANAR, rendered},
+};
 
 /// Known events and times of a clip, in seconds.
 #[derive(Clone, Deserialize)]
@@ -101,30 +101,20 @@ impl Clip {
 
     /// Returns start and end in seconds of each episode of pictures shown at these times.
     fn episodes(&self, shown: &[(usize, f64)], disturbance: Disturbance) -> Vec<[f64; 2]> {
+        let disturbed = (0..).zip(shown).map(|(index, &(picture, seconds))| {
+            let picture = disturbance.of(&self.pictures[picture], index, seconds);
+            (picture, (seconds * 1000.0) as i64)
+        });
         let config = GateConfig::default();
-        let (mut measurer, mut window) = (CpuBackend::new(), SignalWindow::new(AHEAD));
         let (mut gate, mut episodes) = (Gate::new(config), Episodes::default());
         let mut over = Vec::new();
-        let mut take = |signal: Signal| {
+        for signal in signals_of(disturbed, SIZE) {
             let decision = gate.offer(&signal);
             let change = episodes.push(&signal, &decision, config.quiet_below());
             if let Some(EpisodeChange::Ended(episode)) = change {
                 over.push(episode);
             }
-        };
-        let mut measured = Vec::new();
-        for (index, &(picture, seconds)) in (0..).zip(shown) {
-            let picture = disturbance.of(&self.pictures[picture], index, seconds);
-            measured.clear();
-            let frame = frame_of(picture, SIZE, PLANAR, index);
-            measurer.measure(&[frame], &mut measured).expect("measurable");
-            let pts_ms = (seconds * 1000.0) as i64;
-            let meta = FrameMeta { frame_index: index, source_frame_index: index, pts_ms };
-            window.push(meta, &measured[0]);
-            std::iter::from_fn(|| window.poll()).for_each(&mut take);
         }
-        window.flush();
-        std::iter::from_fn(|| window.poll()).for_each(&mut take);
         over.extend(episodes.end());
         let seconds = |ms: i64| ms as f64 / 1000.0;
         over.iter().map(|one| [seconds(one.start_pts_ms), seconds(one.end_pts_ms)]).collect()
