@@ -8,8 +8,10 @@ use std::{
     time::Duration,
 };
 
-use gate::device_batch::OpenError;
+use gate::{MeasureError, device_batch::OpenError};
 use wgpu::{Adapter, AdapterInfo, Backends, DeviceType, Instance, InstanceDescriptor, Limits};
+
+use crate::NAME;
 
 /// Longest wait for a dispatch on a GPU, where it takes milliseconds; after it the device counts as lost.
 /// Shorter than the watchdog of a stalled worker.
@@ -122,36 +124,19 @@ pub(crate) struct DeviceErrors(Mutex<Noted>);
 #[derive(Default)]
 struct Noted {
     /// First fault since the last [`DeviceErrors::take`]; later ones follow from it.
-    fault: Option<DriverRefusal>,
+    fault: Option<MeasureError>,
     loss: Option<String>,
-}
-
-/// Request that the driver refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum DriverRefusal {
-    /// The device is out of memory at the moment.
-    Memory(String),
-    /// The driver refused another request.
-    Other(String),
-}
-
-impl DriverRefusal {
-    /// Returns the driver's message.
-    pub fn reason(self) -> String {
-        let (DriverRefusal::Memory(reason) | DriverRefusal::Other(reason)) = self;
-        reason
-    }
 }
 
 impl DeviceErrors {
     /// Stores the first error of the driver.
     pub fn note(&self, error: &wgpu::Error) {
         let reason = error.to_string();
-        let refusal = match error {
-            wgpu::Error::OutOfMemory { .. } => DriverRefusal::Memory(reason),
-            _ => DriverRefusal::Other(reason),
+        let fault = match error {
+            wgpu::Error::OutOfMemory { .. } => MeasureError::NoRoom(NAME, reason),
+            _ => MeasureError::DeviceFault(NAME, reason),
         };
-        self.lock().fault.get_or_insert(refusal);
+        self.lock().fault.get_or_insert(fault);
     }
 
     /// Stores the loss of the device, which is permanent.
@@ -165,7 +150,7 @@ impl DeviceErrors {
     }
 
     /// Returns the first fault since the last call.
-    pub fn take(&self) -> Option<DriverRefusal> {
+    pub fn take(&self) -> Option<MeasureError> {
         self.lock().fault.take()
     }
 
@@ -218,7 +203,7 @@ mod tests {
         faults.note(&error("first"));
         faults.note(&error("second"));
         let first = faults.take().expect("noted");
-        assert!(matches!(&first, DriverRefusal::Memory(reason) if !reason.is_empty()), "{first:?}");
+        assert!(matches!(&first, MeasureError::NoRoom(_, said) if !said.is_empty()), "{first:?}");
         assert_eq!(faults.take(), None);
         faults.note_loss("unplugged".into());
         faults.note_loss("again".into());

@@ -15,7 +15,7 @@ use wgpu::MapMode;
 use crate::{
     NAME,
     buffer::{DispatchBuffers, HEAD_BYTES, SUM_BYTES, SURFACE_BYTES},
-    device::{DeviceErrors, DriverRefusal, WgpuDevice},
+    device::{DeviceErrors, WgpuDevice},
 };
 
 /// Measures `frames`, which fit in `buffers`, and appends to `out`.
@@ -57,9 +57,8 @@ fn verdict<T>(faults: &DeviceErrors, ran: Result<T, String>) -> Result<T, Measur
         return Err(MeasureError::DeviceLost(NAME, reason));
     }
     match (faults.take(), ran) {
-        // All objects of the batch are dropped: a smaller or a later batch may find memory.
-        (Some(DriverRefusal::Memory(reason)), _) => Err(MeasureError::NoRoom(NAME, reason)),
-        (Some(DriverRefusal::Other(reason)), _) => Err(MeasureError::DeviceFault(NAME, reason)),
+        // All objects of the batch are dropped: after a lack of memory, a later batch may find some.
+        (Some(fault), _) => Err(fault),
         (None, Err(reason)) => {
             faults.note_loss(reason.clone());
             Err(MeasureError::DeviceLost(NAME, reason))

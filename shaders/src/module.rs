@@ -1,11 +1,11 @@
 //! Shader, compiled once for a device.
 
-use gate::device_batch::{CELLS, OpenError};
-
-use crate::{
-    buffer::FILL_BYTES,
-    device::{DriverRefusal, WgpuDevice},
+use gate::{
+    MeasureError,
+    device_batch::{CELLS, OpenError},
 };
+
+use crate::{buffer::FILL_BYTES, device::WgpuDevice};
 
 /// Threads of a workgroup; the shader source has the same number.
 const THREADS: u32 = 64;
@@ -45,7 +45,13 @@ pub(crate) fn compile(device: &WgpuDevice) -> Result<wgpu::ComputePipeline, Open
         compilation_options: Default::default(),
         cache: None,
     });
-    match device.faults.take().map(DriverRefusal::reason).or_else(|| device.faults.loss()) {
+    let reason = match device.faults.take() {
+        Some(MeasureError::NoRoom(_, reason) | MeasureError::DeviceFault(_, reason)) => {
+            Some(reason)
+        }
+        _ => device.faults.loss(),
+    };
+    match reason {
         None => Ok(pipeline),
         Some(reason) => Err(OpenError::Unfit(format!(
             "adapter {} refused the shader or its buffers: {reason}",
