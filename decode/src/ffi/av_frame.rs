@@ -80,7 +80,6 @@ impl AvFrame {
             None => AvError::check(unsafe {
                 ffi::av_hwframe_transfer_data(copy.as_ptr(), self.as_ptr(), 0)
             })
-            .map(drop)
             .map_err(said)?,
         }
         copy.take_marks(self).map_err(said)?;
@@ -98,7 +97,7 @@ impl AvFrame {
         unsafe {
             let raw = self.raw.as_mut();
             (raw.format, raw.width, raw.height) = (format, width, height);
-            AvError::check(ffi::av_frame_get_buffer(raw, 0)).map(drop)
+            AvError::check(ffi::av_frame_get_buffer(raw, 0))
         }
     }
 

@@ -239,13 +239,12 @@ impl FrameDecoder for CodecContext {
     fn send(&mut self, packet: &Packet) -> Result<(), AvError> {
         // SAFETY: both are valid; libav takes its own reference to the bytes.
         let code = unsafe { ffi::avcodec_send_packet(self.raw.as_ptr(), packet.as_ptr()) };
-        AvError::check(code).map(|_| ()).map_err(|error| self.guard.note_device(error))
+        AvError::check(code).map_err(|error| self.guard.note_device(error))
     }
 
     fn send_end(&mut self) -> Result<(), AvError> {
         // SAFETY: a null packet signals the end of the stream.
         AvError::check(unsafe { ffi::avcodec_send_packet(self.raw.as_ptr(), std::ptr::null()) })
-            .map(|_| ())
             .map_err(|error| self.guard.note_device(error))
     }
 

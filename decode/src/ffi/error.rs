@@ -18,9 +18,9 @@ impl AvError {
     pub(crate) const IO: AvError = AvError(ffi::AVERROR(ffi::EIO));
     pub(crate) const REFUSED: AvError = AvError(ffi::AVERROR(ffi::EPERM));
 
-    /// Returns the count for a non-negative code, and an error otherwise.
-    pub(crate) fn check(code: i32) -> Result<i32, AvError> {
-        if code < 0 { Err(AvError(code)) } else { Ok(code) }
+    /// Returns an error for a negative code.
+    pub(crate) fn check(code: i32) -> Result<(), AvError> {
+        if code < 0 { Err(AvError(code)) } else { Ok(()) }
     }
 }
 

@@ -166,7 +166,7 @@ impl FormatContext {
         let (context, options) = (&mut self.context, &mut options.0);
         // SAFETY: as prepared; on failure libav frees the context and clears the pointer.
         let opened = unsafe { ffi::avformat_open_input(context, c"".as_ptr(), kind, options) };
-        AvError::check(opened).map(drop).map_err(|error| self.header_error(error))
+        AvError::check(opened).map_err(|error| self.header_error(error))
     }
 
     /// Probes the streams; to be called once, as libav frees what a second call would read.
@@ -177,7 +177,7 @@ impl FormatContext {
         }
         // SAFETY: the context is open; no options are given.
         let probed = unsafe { ffi::avformat_find_stream_info(self.context, ptr::null_mut()) };
-        AvError::check(probed).map(drop).map_err(|error| self.header_error(error))
+        AvError::check(probed).map_err(|error| self.header_error(error))
     }
 
     /// Takes the input; nothing can be read afterwards.
@@ -309,7 +309,7 @@ impl FormatContext {
 
     fn seek_as(&mut self, index: c_int, to: i64, flags: c_int) -> Result<(), AvError> {
         // SAFETY: the context is open.
-        AvError::check(unsafe { ffi::av_seek_frame(self.context, index, to, flags) }).map(drop)
+        AvError::check(unsafe { ffi::av_seek_frame(self.context, index, to, flags) })
     }
 
     /// Returns the next packet of a kept stream; `None` at the end.
@@ -344,7 +344,7 @@ impl Options {
     pub(super) fn set(&mut self, name: &CStr, value: &CStr) -> Result<(), AvError> {
         // SAFETY: the list is null or ours; libav copies both texts.
         let set = unsafe { ffi::av_dict_set(&mut self.0, name.as_ptr(), value.as_ptr(), 0) };
-        AvError::check(set).map(drop)
+        AvError::check(set)
     }
 }
 

@@ -142,9 +142,8 @@ impl Muxer {
         unsafe {
             let to = *(*self.context).streams.add(stream);
             ffi::av_packet_rescale_ts(packet.as_ptr(), from, (*to).time_base);
-            AvError::check(ffi::av_write_frame(self.context, packet.as_ptr()))?;
+            AvError::check(ffi::av_write_frame(self.context, packet.as_ptr()))
         }
-        Ok(())
     }
 
     /// Returns true if the sink takes no more bytes.
@@ -158,7 +157,7 @@ impl Muxer {
     pub(crate) fn end(&mut self) -> Result<(), AvError> {
         self.has_begun = false;
         // SAFETY: the header is written, and this is the last call.
-        AvError::check(unsafe { ffi::av_write_trailer(self.context) }).map(drop)
+        AvError::check(unsafe { ffi::av_write_trailer(self.context) })
     }
 }
 
