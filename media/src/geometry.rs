@@ -53,19 +53,12 @@ pub enum Rotation {
 impl Rotation {
     /// Returns the rotation in clockwise degrees: 0, 90, 180 or 270.
     pub fn degrees(self) -> u16 {
-        match self {
-            Rotation::None => 0,
-            Rotation::Quarter => 90,
-            Rotation::Half => 180,
-            Rotation::ThreeQuarters => 270,
-        }
+        90 * self as u16
     }
 
     /// Returns the quarter turn nearest to `degrees` clockwise; no rotation for NaN and infinity.
     pub fn from_degrees(degrees: f64) -> Rotation {
-        if !degrees.is_finite() {
-            return Rotation::None;
-        }
+        // For NaN and infinity the cast gives 0.
         match (degrees / 90.0).round().rem_euclid(4.0) as u8 {
             1 => Rotation::Quarter,
             2 => Rotation::Half,
