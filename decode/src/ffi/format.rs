@@ -11,7 +11,7 @@ use media::{FrameRate, Rotation, Timebase, Timestamp, WallTime};
 
 use super::{
     AvError, Packet, Parameters, failed,
-    io::{AvioContext, AvioOpaque},
+    io::{AvioContext, AvioOpaque, Unseekable},
     packet::known,
 };
 use crate::{ByteSource, DecodeError};
@@ -69,7 +69,7 @@ impl FormatContext {
         allowed: impl FnOnce(&str) -> Result<(), DecodeError>,
     ) -> Result<FormatContext, DecodeError> {
         super::silence_log();
-        let io = AvioContext::new(input).map_err(no_memory)?;
+        let io = AvioContext::new(input, false).map_err(no_memory)?;
         let mut kind: *const ffi::AVInputFormat = ptr::null();
         // SAFETY: the byte stream is valid, the name is a C string, 0 means libav's own limits.
         let probed = unsafe {
@@ -101,9 +101,9 @@ impl FormatContext {
         streams_max: usize,
     ) -> Result<FormatContext, DecodeError> {
         super::silence_log();
-        let text = AvioContext::new(Box::new(Cursor::new(description.as_bytes().to_vec())));
-        let text = text.map_err(no_memory)?;
-        let io = AvioContext::of_packets(packets).map_err(no_memory)?;
+        let text = Box::new(Cursor::new(description.as_bytes().to_vec()));
+        let text = AvioContext::new(text, false).map_err(no_memory)?;
+        let io = AvioContext::new(Box::new(Unseekable(packets)), true).map_err(no_memory)?;
         let mut format = FormatContext::prepare("rtsp".to_owned(), io)?;
         let mut options = Options::default();
         // Packets arrive in order over TCP: reordering would only add delay.
@@ -125,7 +125,7 @@ impl FormatContext {
     /// Opens a NUT stream of raw pictures.
     pub(crate) fn open_nut(output: Box<dyn Read + Send>) -> Result<FormatContext, DecodeError> {
         super::silence_log();
-        let io = AvioContext::of_stream(output).map_err(no_memory)?;
+        let io = AvioContext::new(Box::new(Unseekable(output)), false).map_err(no_memory)?;
         let mut format = FormatContext::prepare("nut".to_owned(), io)?;
         // SAFETY: the name is a C string.
         let kind = unsafe { ffi::av_find_input_format(c"nut".as_ptr()) };

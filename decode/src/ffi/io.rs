@@ -1,7 +1,7 @@
 //! libav byte stream over a [`ByteSource`].
 
 use std::{
-    ffi::c_void,
+    ffi::{c_int, c_void},
     io::{ErrorKind, Read, Seek, SeekFrom},
     panic::{AssertUnwindSafe, catch_unwind},
     ptr,
@@ -12,7 +12,7 @@ use ffmpeg_next::ffi;
 use super::AvError;
 use crate::ByteSource;
 
-/// Most bytes per read of libav.
+/// Most bytes per read or write of libav.
 const BUFFER_BYTES: usize = 64 << 10;
 
 /// State of the callbacks, reached through libav's opaque pointers.
@@ -35,60 +35,35 @@ pub(super) struct AvioContext {
 unsafe impl Send for AvioContext {}
 
 impl AvioContext {
-    pub(super) fn new(mut input: Box<dyn ByteSource>) -> Result<AvioContext, AvError> {
-        let seekable = input.stream_position().is_ok();
-        AvioContext::allocate(input, seekable, false)
-    }
-
-    /// Makes a stream of packets: libav bypasses its buffer, so that each read returns one packet. libav's
-    /// output, reports for the sender, is dropped.
-    pub(super) fn of_packets(packets: Box<dyn Read + Send>) -> Result<AvioContext, AvError> {
-        AvioContext::allocate(Box::new(Packets(packets)), false, true)
-    }
-
-    /// Makes a stream that is read once, without seeking.
-    pub(super) fn of_stream(bytes: Box<dyn Read + Send>) -> Result<AvioContext, AvError> {
-        AvioContext::allocate(Box::new(Packets(bytes)), false, false)
-    }
-
-    fn allocate(
-        input: Box<dyn ByteSource>,
-        seekable: bool,
-        is_writable: bool,
+    /// Makes a stream of `input`, on which libav seeks if it can. A stream of `packets` bypasses libav's buffer,
+    /// so that each read returns one packet; libav's output, reports for the sender, is dropped.
+    pub(super) fn new(
+        mut input: Box<dyn ByteSource>,
+        packets: bool,
     ) -> Result<AvioContext, AvError> {
+        let seekable = input.stream_position().is_ok();
         let source = Box::into_raw(Box::new(AvioOpaque {
             input,
             read: vec![0; BUFFER_BYTES].into_boxed_slice(),
             refused: false,
         }));
-        // SAFETY: plain allocation; ownership passes to the context below.
-        let buffer = unsafe { ffi::av_malloc(BUFFER_BYTES) }.cast::<u8>();
-        let context = if buffer.is_null() {
-            ptr::null_mut()
-        } else {
-            // SAFETY: `buffer` has the size given, `source` outlives the context (see `Drop`),
-            // and the callbacks expect exactly that pointer.
+        let mut io = AvioContext { context: ptr::null_mut(), source };
+        io.context = stream_with_buffer(|buffer, bytes| {
+            // SAFETY: `buffer` has the size given, `source` outlives the context (see `Drop`), and the callbacks
+            // expect exactly that pointer.
             unsafe {
                 ffi::avio_alloc_context(
                     buffer,
-                    BUFFER_BYTES as i32,
-                    i32::from(is_writable),
+                    bytes,
+                    i32::from(packets),
                     source.cast(),
                     Some(read),
                     None,
                     seekable.then_some(seek as _),
                 )
             }
-        };
-        if context.is_null() {
-            // SAFETY: neither pointer was handed over, `av_free` accepts null.
-            unsafe {
-                ffi::av_free(buffer.cast());
-                drop(Box::from_raw(source));
-            }
-            return Err(AvError::NO_MEMORY);
-        }
-        Ok(AvioContext { context, source })
+        })?;
+        Ok(io)
     }
 
     pub(super) fn context(&self) -> *mut ffi::AVIOContext {
@@ -120,16 +95,16 @@ impl AvioContext {
     }
 }
 
-/// Unseekable source.
-struct Packets(Box<dyn Read + Send>);
+/// Source that is read once, without seeking.
+pub(super) struct Unseekable(pub(super) Box<dyn Read + Send>);
 
-impl Read for Packets {
+impl Read for Unseekable {
     fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
         self.0.read(out)
     }
 }
 
-impl Seek for Packets {
+impl Seek for Unseekable {
     fn seek(&mut self, _: SeekFrom) -> std::io::Result<u64> {
         Err(ErrorKind::Unsupported.into())
     }
@@ -137,12 +112,43 @@ impl Seek for Packets {
 
 impl Drop for AvioContext {
     fn drop(&mut self) {
-        // SAFETY: both were made in `new` and are freed once; libav may have replaced the buffer, so the
-        // context's present one is freed.
+        // SAFETY: both were made in `new`, where the context may have stayed null, and are freed once.
         unsafe {
-            ffi::av_freep(ptr::addr_of_mut!((*self.context).buffer).cast());
-            ffi::avio_context_free(&mut self.context);
+            free_stream(self.context);
             drop(Box::from_raw(self.source));
+        }
+    }
+}
+
+/// Returns the byte stream that `make` allocates around a buffer of this many bytes.
+pub(super) fn stream_with_buffer(
+    make: impl FnOnce(*mut u8, c_int) -> *mut ffi::AVIOContext,
+) -> Result<*mut ffi::AVIOContext, AvError> {
+    // SAFETY: plain allocation; ownership passes to the stream below.
+    let buffer = unsafe { ffi::av_malloc(BUFFER_BYTES) }.cast::<u8>();
+    if buffer.is_null() {
+        return Err(AvError::NO_MEMORY);
+    }
+    let stream = make(buffer, BUFFER_BYTES as c_int);
+    if stream.is_null() {
+        // SAFETY: the buffer was not handed over.
+        unsafe { ffi::av_free(buffer.cast()) };
+        return Err(AvError::NO_MEMORY);
+    }
+    Ok(stream)
+}
+
+/// Frees a byte stream and its present buffer, as libav may have replaced it; null is accepted.
+///
+/// # Safety
+///
+/// `stream` must come from [`stream_with_buffer`] and not be used again.
+pub(super) unsafe fn free_stream(mut stream: *mut ffi::AVIOContext) {
+    if !stream.is_null() {
+        // SAFETY: by this function's contract.
+        unsafe {
+            ffi::av_freep(ptr::addr_of_mut!((*stream).buffer).cast());
+            ffi::avio_context_free(&mut stream);
         }
     }
 }

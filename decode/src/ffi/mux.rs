@@ -13,10 +13,8 @@ use media::Timebase;
 use super::{
     AvError, Packet,
     format::{FormatContext, Options},
+    io::{free_stream, stream_with_buffer},
 };
-
-/// Bytes per write to the sink.
-const BUFFER_BYTES: usize = 64 << 10;
 
 /// Owns an output `AVFormatContext`, its byte stream and its sink.
 pub(crate) struct Muxer {
@@ -51,24 +49,9 @@ impl Muxer {
                 ptr::null(),
             );
             AvError::check(made)?;
-            let buffer = ffi::av_malloc(BUFFER_BYTES).cast::<u8>();
-            if buffer.is_null() {
-                return Err(AvError::NO_MEMORY);
-            }
-            let io = ffi::avio_alloc_context(
-                buffer,
-                BUFFER_BYTES as i32,
-                1,
-                sink.cast(),
-                None,
-                Some(write),
-                None,
-            );
-            if io.is_null() {
-                ffi::av_free(buffer.cast());
-                return Err(AvError::NO_MEMORY);
-            }
-            (*muxer.context).pb = io;
+            (*muxer.context).pb = stream_with_buffer(|buffer, bytes| {
+                ffi::avio_alloc_context(buffer, bytes, 1, sink.cast(), None, Some(write), None)
+            })?;
             (*muxer.context).flags |= ffi::AVFMT_FLAG_CUSTOM_IO | ffi::AVFMT_FLAG_BITEXACT;
         }
         Ok(muxer)
@@ -163,16 +146,13 @@ impl Muxer {
 
 impl Drop for Muxer {
     fn drop(&mut self) {
-        // SAFETY: all were made in `new`, where the context may have stayed null, and are freed once;
-        // libav may have replaced the buffer. The sink goes last: freeing may flush.
+        // SAFETY: all were made in `new`, where the context or its stream may have stayed null, and are freed
+        // once. The sink goes last: freeing may flush.
         unsafe {
             if !self.context.is_null() {
-                let mut io = (*self.context).pb;
+                let io = (*self.context).pb;
                 ffi::avformat_free_context(self.context);
-                if !io.is_null() {
-                    ffi::av_freep(ptr::addr_of_mut!((*io).buffer).cast());
-                    ffi::avio_context_free(&mut io);
-                }
+                free_stream(io);
             }
             drop(Box::from_raw(self.sink));
         }
