@@ -168,14 +168,9 @@ impl Demuxer {
         Timestamp::from_millis(ms).ticks_of(self.stream.timebase)
     }
 
-    /// Returns the number of pictures decoded before the first is presented.
-    fn depth(&self) -> i64 {
-        i64::try_from(self.parameters.reorder_depth()).unwrap_or(0)
-    }
-
     fn clock(&self) -> Clock {
         let step = frame_ticks(&self.stream);
-        Clock { step, delay: step.saturating_mul(self.depth()), pictures: 0 }
+        Clock { step, delay: step.saturating_mul(self.parameters.reorder_depth()), pictures: 0 }
     }
 
     /// Returns the keyframe at which the excerpt begins.
@@ -253,7 +248,7 @@ impl Demuxer {
         let (mut clock, mut order) = (self.clock(), None);
         // For each track: all its packets of the excerpt were read.
         let mut over = vec![false; copy.lanes.len()];
-        while !copy.is_closed() && !over.iter().all(|over| *over) {
+        while !copy.muxer.is_closed() && !over.iter().all(|over| *over) {
             let Ok(Some(packet)) = self.format.read() else { break };
             let Some(at) = copy.lanes.iter().position(|lane| lane.is_of(&packet)) else { continue };
             if at > 0 {
@@ -292,7 +287,7 @@ impl Demuxer {
     }
 
     fn order(&self, start: Place) -> Result<Order, DecodeError> {
-        let (depth, step) = (self.depth(), frame_ticks(&self.stream));
+        let (depth, step) = (self.parameters.reorder_depth(), frame_ticks(&self.stream));
         let is_reordered =
             depth > 0 && matches!(self.stream.codec, Codec::H264 | Codec::H265 | Codec::Mpeg4);
         let decoder = (is_reordered && !start.is_timed).then(|| {
@@ -315,11 +310,6 @@ struct Copy {
 }
 
 impl Copy {
-    /// Returns true if the writer takes no more bytes.
-    fn is_closed(&self) -> bool {
-        self.muxer.is_closed()
-    }
-
     /// Writes an audio packet; returns true if it is after the end.
     fn sound(&mut self, at: usize, packet: Packet, end_ms: i64) -> bool {
         let Some(time) = packet.pts().or(packet.dts()) else { return false };

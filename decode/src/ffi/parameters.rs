@@ -49,17 +49,7 @@ impl Parameters {
     }
 
     pub(crate) fn codec(&self) -> Option<Codec> {
-        use ffi::AVCodecID::*;
-        Some(match self.raw().codec_id {
-            AV_CODEC_ID_H264 => Codec::H264,
-            AV_CODEC_ID_HEVC => Codec::H265,
-            AV_CODEC_ID_VP8 => Codec::Vp8,
-            AV_CODEC_ID_VP9 => Codec::Vp9,
-            AV_CODEC_ID_AV1 => Codec::Av1,
-            AV_CODEC_ID_MPEG4 => Codec::Mpeg4,
-            AV_CODEC_ID_MJPEG => Codec::Mjpeg,
-            _ => return None,
-        })
+        Codec::from_name(&self.codec_name())
     }
 
     pub(crate) fn codec_name(&self) -> String {
@@ -89,8 +79,8 @@ impl Parameters {
     }
 
     /// Returns the number of pictures decoded before the first is presented.
-    pub(crate) fn reorder_depth(&self) -> usize {
-        usize::try_from(self.raw().video_delay).unwrap_or(0)
+    pub(crate) fn reorder_depth(&self) -> i64 {
+        self.raw().video_delay.max(0).into()
     }
 
     /// Returns true for audio with a known sample rate.
