@@ -9,7 +9,9 @@ use std::{
 };
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use decode::{DemuxLimits, Demuxer, FileOptions, FrameCollector, Sampling, decode_file};
+use decode::{
+    DecoderChain, DemuxLimits, Demuxer, FileOptions, FrameCollector, Sampling, decode_file,
+};
 use gate::{
     AHEAD, CpuBackend, FrameMeta, MeasureBackend, ReferenceBackend, SignalWindow,
     conformance::{Fill, TestPicture},
@@ -110,7 +112,8 @@ fn decoding(criterion: &mut Criterion) {
                         Ok(())
                     })
                 };
-                decode_file(demuxer, &options, count, go_on).expect("decoded")
+                decode_file(&DecoderChain::software(), demuxer, &options, count, go_on)
+                    .expect("decoded")
             });
         });
     }

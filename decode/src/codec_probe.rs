@@ -9,7 +9,7 @@ use media::{Codec, Frame, Plane, SampleFormat};
 
 use crate::{
     DecoderChain, DemuxLimits, Demuxer, FileOptions, FrameCollector, Sampling, SinkStop,
-    decode_file_by,
+    decode_file,
 };
 
 /// Pictures of each clip.
@@ -94,7 +94,7 @@ impl Clip {
             plan: false,
         };
         let make_sink = || FrameCollector::new(|_, frame| Digest::of(&frame));
-        let report = decode_file_by(decoders, demuxer, &options, make_sink, |frames| {
+        let report = decode_file(decoders, demuxer, &options, make_sink, |frames| {
             frames.into_iter().for_each(|frame: Digest| digest.add(frame.0));
             ControlFlow::Continue(())
         })

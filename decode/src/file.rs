@@ -103,22 +103,12 @@ pub struct FileReport {
     pub first_extent: Option<Dimensions>,
 }
 
-/// As [`decode_file_by`], with libav's own decoders alone.
-pub fn decode_file<S: FrameSink>(
-    demuxer: Demuxer,
-    options: &FileOptions,
-    make_sink: impl Fn() -> S + Sync,
-    deliver: impl FnMut(S::Output) -> ControlFlow<()>,
-) -> Result<FileReport, DecodeError> {
-    decode_file_by(&DecoderChain::software(), demuxer, options, make_sink, deliver)
-}
-
 /// Decodes `demuxer`'s stream on `options.threads` threads, each with its own sink.
 ///
 /// `deliver` gets the segments' outputs on the calling thread, in order; `Break` ends the work. An input that
 /// can be read only once is decoded by libav's own decoders, since a lost device would lose pictures. A live
 /// input is decoded on the calling thread alone.
-pub fn decode_file_by<S: FrameSink>(
+pub fn decode_file<S: FrameSink>(
     decoders: &DecoderChain,
     mut demuxer: Demuxer,
     options: &FileOptions,

@@ -46,7 +46,6 @@ pub use ffi::{CbcDecryptor, HwDevice, HwDeviceSpec};
 pub use ffmpeg_cli::{FfmpegPipes, SpawnFn, arguments as program_arguments};
 pub use file::{
     FileOptions, FileReport, FrameCollector, FrameSink, SegmentInfo, SinkStop, decode_file,
-    decode_file_by,
 };
 pub use live::LiveDecoder;
 pub use sampling::Sampling;

@@ -12,7 +12,7 @@ use std::{
 
 use decode::{
     DecoderChain, DemuxLimits, Demuxer, FileOptions, FileReport, FrameSink, Sampling, SegmentInfo,
-    SinkStop, decode_file_by,
+    SinkStop, decode_file,
 };
 use media::{DeviceMemoryLost, Frame, Plane, SampleFormat, Timestamp};
 use tempfile::TempDir;
@@ -75,7 +75,7 @@ pub fn frames(
     let input = Cursor::new(bytes.to_vec());
     let demuxer = Demuxer::open(Box::new(input), DemuxLimits::default()).expect("recognised");
     let mut frames = Vec::new();
-    let report = decode_file_by(decoders, demuxer, options, Keeper::default, |some| {
+    let report = decode_file(decoders, demuxer, options, Keeper::default, |some| {
         frames.extend(some);
         ControlFlow::Continue(())
     });

@@ -53,7 +53,7 @@ fn of_file(path: &Path) -> Vec<Seen> {
     };
     let mut seen = Vec::new();
     let make_sink = || FrameCollector::new(|_, frame| Ok((frame.pts, digest(&frame))));
-    decode_file(demuxer(path), &options, make_sink, |frames| {
+    decode_file(&DecoderChain::software(), demuxer(path), &options, make_sink, |frames| {
         seen.extend(frames);
         ControlFlow::Continue(())
     })

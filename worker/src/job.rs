@@ -18,7 +18,7 @@ use std::{
 };
 
 use decode::{
-    DecoderChain, Demuxer, Earlier, FileOptions, FileReport, Sampling, StreamInfo, decode_file_by,
+    DecoderChain, Demuxer, Earlier, FileOptions, FileReport, Sampling, StreamInfo, decode_file,
 };
 use gate::{AHEAD, FrameMeasurements, Gate, GateConfig, GateState, SignalWindow, ZoneMask};
 use media::{Rotation, Signal, Timestamp, Zones};
@@ -210,7 +210,7 @@ pub(crate) fn analyze_opened(
         job.unless_failed(delivered)
     };
     let make_sink = || sink::SegmentSink::new(&job);
-    let report = decode_file_by(decoders, demuxer, &file_options, make_sink, &mut deliver);
+    let report = decode_file(decoders, demuxer, &file_options, make_sink, &mut deliver);
     // A failure in here ends the decoding early, so it takes precedence over the decoder's error.
     job.take_failure()?;
     let report = report?;

@@ -15,7 +15,7 @@ use media::{Codec, DeviceMemoryLost, Frame, FrameRate, Timestamp};
 
 use crate::{
     BackendError, DecodeError, DecoderChain, DemuxLimits, Demuxer, FileOptions, FileReport,
-    FrameCollector, FrameSink, LiveDecoder, Sampling, SegmentInfo, SinkStop, decode_file_by,
+    FrameCollector, FrameSink, LiveDecoder, Sampling, SegmentInfo, SinkStop, decode_file,
     decoder::{DecoderFactory, FrameDecoder, open_software},
     ffi::{AvError, AvFrame, DamagePolicy, DecoderSetup, Packet},
 };
@@ -164,7 +164,7 @@ fn collected<S: FrameSink<Output = Vec<Seen>>>(
     make_sink: impl Fn() -> S + Sync,
 ) -> (FileReport, Vec<Seen>) {
     let mut seen = Vec::new();
-    let report = decode_file_by(decoders, demuxer, options, make_sink, |frames| {
+    let report = decode_file(decoders, demuxer, options, make_sink, |frames| {
         seen.extend(frames);
         ControlFlow::Continue(())
     });

@@ -4,7 +4,7 @@ use std::{fs::File, io::Cursor, ops::ControlFlow, path::Path, process::Command};
 
 use decode::{
     DecodeError, DecoderChain, DemuxLimits, Demuxer, FileOptions, FileReport, FrameCollector,
-    FrameSink, Sampling, decode_file, decode_file_by,
+    FrameSink, Sampling, decode_file,
 };
 use media::{Dimensions, Frame, FrameRate, Plane};
 use sha2::{Digest, Sha256};
@@ -102,7 +102,7 @@ fn decode_demuxer(
 ) -> Decoded {
     let mut seen: Vec<Seen> = Vec::new();
     let make_sink = || recorder(digests);
-    let report = decode_file_by(decoders, demuxer, options, make_sink, |frames| {
+    let report = decode_file(decoders, demuxer, options, make_sink, |frames| {
         seen.extend(frames);
         ControlFlow::Continue(())
     })?;
@@ -115,10 +115,16 @@ fn decode_demuxer(
 pub fn decode_in_hurry(path: &Path, options: &FileOptions) -> (FileReport, Vec<Vec<Seen>>) {
     let make_sink = || recorder(true);
     let mut outputs = Vec::new();
-    let report = decode_file(opened(path).in_hurry(0), options, make_sink, |frames| {
-        outputs.push(frames);
-        ControlFlow::Continue(())
-    });
+    let report = decode_file(
+        &DecoderChain::software(),
+        opened(path).in_hurry(0),
+        options,
+        make_sink,
+        |frames| {
+            outputs.push(frames);
+            ControlFlow::Continue(())
+        },
+    );
     (report.expect("decodes"), outputs)
 }
 
