@@ -4,8 +4,7 @@ use std::{ops::ControlFlow, path::Path};
 
 use clips::{pick_one, pick_with, rendered, rendered_from, sized};
 use decode::{
-    CodedPicture, DecodeError, DecoderChain, DemuxLimits, FileOptions, FrameCollector, FrameSink,
-    SinkStop, decode_file,
+    CodedPicture, DecodeError, DemuxLimits, FileOptions, FrameCollector, FrameSink, SinkStop,
 };
 use media::{Codec, Rotation, SampleFormat};
 
@@ -305,17 +304,14 @@ fn until(last: u64) -> impl FrameSink<Output = Vec<()>> {
 fn sinks_and_receivers_can_end_the_work() {
     made(&["h264.mp4", "one-gop.mp4"], |path, _| {
         let go_on = |_| ControlFlow::Continue(());
-        let report =
-            decode_file(&DecoderChain::software(), opened(path), &every(2), || until(70), go_on)
-                .expect("ends");
+        let report = decode_file(opened(path), &every(2), || until(70), go_on).expect("ends");
         assert!(report.frames <= 70 && !report.truncated, "{path:?}: {report:?}");
         let mut delivered = 0;
         let stop = |_| {
             delivered += 1;
             ControlFlow::Break(())
         };
-        decode_file(&DecoderChain::software(), opened(path), &every(2), || until(u64::MAX), stop)
-            .expect("ends");
+        decode_file(opened(path), &every(2), || until(u64::MAX), stop).expect("ends");
         assert_eq!(delivered, 1, "{path:?}");
     });
 }
@@ -323,15 +319,8 @@ fn sinks_and_receivers_can_end_the_work() {
 #[test]
 fn a_receiver_that_panics_does_not_hang() {
     made(&["h264.mp4", "one-gop.mp4"], |path, _| {
-        let work = || {
-            decode_file(
-                &DecoderChain::software(),
-                opened(path),
-                &every(2),
-                || until(u64::MAX),
-                |_| panic!("as meant"),
-            )
-        };
+        let work =
+            || decode_file(opened(path), &every(2), || until(u64::MAX), |_| panic!("as meant"));
         let caught = std::panic::catch_unwind(work);
         assert!(caught.is_err(), "{path:?}: the panic reaches the caller");
     });

@@ -10,7 +10,7 @@ use std::{
 };
 
 use clips::rendered;
-use decode::{DecoderChain, DemuxLimits, Demuxer, Earlier, decode_file};
+use decode::{DemuxLimits, Demuxer, Earlier};
 use media::Timestamp;
 
 use crate::support::*;
@@ -51,14 +51,13 @@ fn the_first_picture_beside_sound_waits_for_no_more_than_two_seconds() {
     assert_eq!(demuxer.stream().source_rate.map(|rate| rate.as_f64()), Some(25.0));
     let (mut first, mut pieces) = (None, 0);
     let sink = || recorder(false);
-    let report =
-        decode_file(&DecoderChain::software(), demuxer.endless(), &every(2), sink, |frames| {
-            if !frames.is_empty() {
-                first.get_or_insert(read.load(Relaxed));
-                pieces += 1;
-            }
-            ControlFlow::Continue(())
-        });
+    let report = decode_file(demuxer.endless(), &every(2), sink, |frames| {
+        if !frames.is_empty() {
+            first.get_or_insert(read.load(Relaxed));
+            pieces += 1;
+        }
+        ControlFlow::Continue(())
+    });
     assert_eq!(report.expect("decodes").frames, 250);
     let first = first.expect("pictures");
     assert!(first < all / 5, "{first} of {all} bytes before the first");
@@ -82,9 +81,7 @@ fn a_live_source_may_begin_long_before_its_first_keyframe() {
         let demuxer = Demuxer::open_live(input, DemuxLimits::default()).expect(name);
         let sink = || recorder(false);
         let flow = |_: Vec<Seen>| ControlFlow::Continue(());
-        let report =
-            decode_file(&DecoderChain::software(), demuxer.endless(), &every(2), sink, flow)
-                .expect(name);
+        let report = decode_file(demuxer.endless(), &every(2), sink, flow).expect(name);
         assert!((100..150).contains(&report.frames), "{name}: {} frames", report.frames);
     }
 }
@@ -99,7 +96,7 @@ fn a_connection_whose_first_picture_has_no_time_continues_the_one_before() {
     let demuxer = demuxer.expect("opens").endless().after(earlier);
     let (timebase, mut times) = (demuxer.stream().timebase, Vec::new());
     let sink = || recorder(false);
-    let report = decode_file(&DecoderChain::software(), demuxer, &every(2), sink, |frames| {
+    let report = decode_file(demuxer, &every(2), sink, |frames| {
         let at = |seen: &Seen| Timestamp::new(seen.ticks, timebase).as_millis();
         times.extend(frames.iter().map(at));
         ControlFlow::Continue(())

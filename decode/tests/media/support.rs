@@ -4,7 +4,7 @@ use std::{fs::File, io::Cursor, ops::ControlFlow, path::Path, process::Command};
 
 use decode::{
     DecodeError, DecoderChain, DemuxLimits, Demuxer, FileOptions, FileReport, FrameCollector,
-    FrameSink, Sampling, decode_file,
+    FrameSink, Sampling,
 };
 use media::{Dimensions, Frame, FrameRate, Plane};
 use sha2::{Digest, Sha256};
@@ -94,6 +94,16 @@ pub fn decode_bytes_by(decoders: &DecoderChain, bytes: Vec<u8>, options: &FileOp
     decode_demuxer(decoders, demuxer, options, true)
 }
 
+/// Decodes with libav's own decoders, and gives the sinks' outputs to `deliver`.
+pub fn decode_file<S: FrameSink>(
+    demuxer: Demuxer,
+    options: &FileOptions,
+    make_sink: impl Fn() -> S + Sync,
+    deliver: impl FnMut(S::Output) -> ControlFlow<()>,
+) -> Result<FileReport, DecodeError> {
+    decode::decode_file(&DecoderChain::software(), demuxer, options, make_sink, deliver)
+}
+
 fn decode_demuxer(
     decoders: &DecoderChain,
     demuxer: Demuxer,
@@ -102,7 +112,7 @@ fn decode_demuxer(
 ) -> Decoded {
     let mut seen: Vec<Seen> = Vec::new();
     let make_sink = || recorder(digests);
-    let report = decode_file(decoders, demuxer, options, make_sink, |frames| {
+    let report = decode::decode_file(decoders, demuxer, options, make_sink, |frames| {
         seen.extend(frames);
         ControlFlow::Continue(())
     })?;
@@ -115,16 +125,10 @@ fn decode_demuxer(
 pub fn decode_in_hurry(path: &Path, options: &FileOptions) -> (FileReport, Vec<Vec<Seen>>) {
     let make_sink = || recorder(true);
     let mut outputs = Vec::new();
-    let report = decode_file(
-        &DecoderChain::software(),
-        opened(path).in_hurry(0),
-        options,
-        make_sink,
-        |frames| {
-            outputs.push(frames);
-            ControlFlow::Continue(())
-        },
-    );
+    let report = decode_file(opened(path).in_hurry(0), options, make_sink, |frames| {
+        outputs.push(frames);
+        ControlFlow::Continue(())
+    });
     (report.expect("decodes"), outputs)
 }
 
