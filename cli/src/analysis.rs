@@ -155,7 +155,7 @@ pub fn decide(run: RunId, config: GateConfig, zones: &[String], signals: &[Signa
     let findings = signals.iter().zip(&decisions).map(|(signal, decision)| FrameLabel {
         frame_index: signal.frame_index,
         pts_ms: signal.pts_ms,
-        event_type: decision.event_type.clone(),
+        event_type: decision.reason.event_type(),
         is_scene_cut: decision.reason == SelectionReason::SceneCut,
         confidence: decision.confidence,
         origin: MarkerOrigin::Gate,

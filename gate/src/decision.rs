@@ -70,9 +70,7 @@ pub struct Decision {
     pub reason: SelectionReason,
     /// True if the frame is kept as a still; of frames with one artifact within a second, only the first is.
     pub selected: bool,
-    /// Event type of the frame's marker.
-    pub event_type: EventType,
-    /// Confidence of the event type.
+    /// Confidence of the reason's event type.
     pub confidence: Score,
     /// Change of the episode of activity, independent of the reason.
     pub activity: Option<Change>,
@@ -191,8 +189,8 @@ impl Gate {
             *last = Last::known(Some(signal.pts_ms));
         }
         self.previous = Some(*signal);
-        let (event_type, is_unsure) = (reason.event_type(), is_unsure || is_new == Some(None));
-        Decision { reason, selected, event_type, confidence, activity, is_unsure }
+        is_unsure |= is_new == Some(None);
+        Decision { reason, selected, confidence, activity, is_unsure }
     }
 
     fn track(&mut self, signal: &Signal, is_cut: bool) -> Outcome {

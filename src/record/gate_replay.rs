@@ -106,7 +106,7 @@ pub fn replay(
             frame_index: signal.frame_index,
             pts_ms: signal.pts_ms,
             reason: decision.reason,
-            event_type: rename(decision.event_type),
+            event_type: rename(decision.reason.event_type()),
             confidence: decision.confidence,
             insight: None,
         }

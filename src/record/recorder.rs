@@ -134,7 +134,7 @@ impl Recorder {
                 return Err(WireError::Unexpected("still"));
             }
             let Signal { frame_index, pts_ms, .. } = signal;
-            let event_type = self.spec.words.event_type(decision.event_type.clone());
+            let event_type = self.spec.words.event_type(decision.reason.event_type());
             let reason = decision.reason;
             self.batch.stills.push(Kept { frame_index, pts_ms, event_type, reason, jpeg });
         }
@@ -172,7 +172,7 @@ impl Recorder {
             let closed = markers.push(FrameLabel {
                 frame_index,
                 pts_ms: signal.pts_ms,
-                event_type: self.spec.words.event_type(decision.event_type.clone()),
+                event_type: self.spec.words.event_type(decision.reason.event_type()),
                 is_scene_cut: decision.reason == SelectionReason::SceneCut,
                 confidence: decision.confidence,
                 origin: MarkerOrigin::Gate,

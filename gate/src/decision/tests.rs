@@ -122,7 +122,7 @@ fn an_artifact_is_reported_on_every_frame_and_selected_once_until_it_is_gone_for
     };
     assert_eq!(at(|d| d.reason == SelectionReason::GhostingSuspected), shown);
     assert_eq!(at(|d| d.selected), [3, 30, 60, 69]);
-    assert_eq!(decisions[4].event_type, EventType::ArtifactSuspected);
+    assert_eq!(decisions[4].reason.event_type(), EventType::ArtifactSuspected);
     assert_eq!(decisions[4].confidence, score(700_000));
 }
 
@@ -187,7 +187,8 @@ fn confidence_follows_the_event_type() {
         signal.noise_variance_score = score(200_000);
         signal.scene_score = Some(score(if signal.frame_index == 2 { 800_000 } else { 300_000 }));
     });
-    let found: Vec<_> = decisions.into_iter().map(|d| (d.event_type, d.confidence)).collect();
+    let found: Vec<_> =
+        decisions.into_iter().map(|d| (d.reason.event_type(), d.confidence)).collect();
     let expected = [
         (EventType::KeyframeKeep, Score::ONE),
         (EventType::ContextObservation, score(700_000)),

@@ -298,7 +298,7 @@ impl SessionOutputSender {
         let mut shape = self.shared.shape();
         shape.measured(signal.pts_ms, signal.luma_mean);
         if decision.selected {
-            shape.kept(signal.pts_ms, &decision.event_type);
+            shape.kept(signal.pts_ms, &decision.reason.event_type());
         }
         drop(shape);
         let mut state = self.shared.state.lock();

@@ -296,7 +296,7 @@ fn measured(timeline: &Timeline, signals: &Signals, gate: GateConfig) -> (Shape,
         let decision = gate.offer(&signal);
         shape.measured(signal.pts_ms, signal.luma_mean);
         if decision.selected {
-            shape.kept(signal.pts_ms, &decision.event_type);
+            shape.kept(signal.pts_ms, &decision.reason.event_type());
         }
     }
     (shape, true)
