@@ -3,6 +3,8 @@
 //! One rule for every size, plane and backend. A side of at least as many samples as cells is cut
 //! into parts without gap or overlap; on a shorter side each cell is the one sample below it.
 
+use std::ops::Range;
+
 use media::CellBox;
 
 /// Columns of luma cells; eight of them nest in each column of the perceptual hash.
@@ -14,28 +16,18 @@ pub const CHROMA_COLUMNS: usize = 32;
 /// Rows of cells of each chroma plane.
 pub const CHROMA_ROWS: usize = 20;
 
-/// The samples `start..end` of one side of a plane.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CellRange {
-    /// First sample.
-    pub start: u32,
-    /// One past the last sample.
-    pub end: u32,
-}
-
-impl CellRange {
-    /// Number of samples, at least 1.
-    pub fn count(self) -> u32 {
-        self.end - self.start
-    }
-}
-
 /// Returns the samples that cell `index` of `cells` covers on a side of `length` (1..=8192) samples: from
 /// `index * length / cells` up to `(index + 1) * length / cells`, but at least one.
-pub fn cell_span(index: usize, cells: usize, length: u32) -> CellRange {
+pub fn cell_span(index: usize, cells: usize, length: u32) -> Range<u32> {
     let (index, cells) = (index as u32, cells as u32);
     let start = index * length / cells;
-    CellRange { start, end: ((index + 1) * length / cells).max(start + 1) }
+    start..((index + 1) * length / cells).max(start + 1)
+}
+
+/// Returns the number of samples of [`cell_span`].
+pub(crate) fn cell_length(index: usize, cells: usize, length: u32) -> u32 {
+    let span = cell_span(index, cells, length);
+    span.end - span.start
 }
 
 #[cfg(test)]
@@ -45,7 +37,7 @@ mod tests {
     #[test]
     fn cells_partition_long_sides_and_repeat_samples_of_short_ones() {
         for length in (1..=200).chain([1079, 1080, 1920, 4095, 8191, 8192]) {
-            let spans: Vec<CellRange> = (0..64).map(|cell| cell_span(cell, 64, length)).collect();
+            let spans: Vec<Range<u32>> = (0..64).map(|cell| cell_span(cell, 64, length)).collect();
             assert_eq!(spans[0].start, 0, "{length}");
             assert_eq!(spans[63].end, length, "{length}");
             for pair in spans.windows(2) {

@@ -40,13 +40,11 @@ fn sum_cells(
 ) {
     let extent = plane.extent();
     for row in 0..rows {
-        let across = cell_span(row, rows, extent.height);
-        for y in across.start..across.end {
+        for y in cell_span(row, rows, extent.height) {
             let samples = plane.row(y);
             for column in 0..columns {
                 let cell = row * columns + column;
-                let span = cell_span(column, columns, extent.width);
-                for x in span.start..span.end {
+                for x in cell_span(column, columns, extent.width) {
                     let value = u32::from(plane.value8(samples, x));
                     sums[cell] += value;
                     if let Some(squares) = &mut squares {

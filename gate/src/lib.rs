@@ -30,7 +30,7 @@ mod thumbnail;
 mod window;
 
 pub use activity::{ActivityState, Change, ZoneMask};
-pub use cells::{CHROMA_COLUMNS, CHROMA_ROWS, CellRange, LUMA_COLUMNS, LUMA_ROWS, cell_span};
+pub use cells::{CHROMA_COLUMNS, CHROMA_ROWS, LUMA_COLUMNS, LUMA_ROWS, cell_span};
 pub use cpu::{CpuBackend, ReferenceBackend};
 pub use decision::{Decision, Gate, GateState, SelectionReason};
 pub use episodes::{Episode, EpisodeChange, Episodes};

@@ -13,13 +13,14 @@ use std::arch::x86_64::{
     _mm256_set1_epi16, _mm256_set1_epi32, _mm256_setr_epi32, _mm256_setzero_si256,
     _mm256_srl_epi16, _mm256_storeu_si256, _mm256_unpackhi_epi16, _mm256_unpacklo_epi16,
 };
+use std::ops::Range;
 
 use media::{Activity, Plane, SampleFormat};
 
 use crate::{
     ZoneMask,
     activity::Movement,
-    cells::{CHROMA_COLUMNS, CHROMA_ROWS, CellRange, LUMA_COLUMNS, LUMA_ROWS, cell_span},
+    cells::{CHROMA_COLUMNS, CHROMA_ROWS, LUMA_COLUMNS, LUMA_ROWS, cell_span},
     measure::{CheckedPlanes, FrameMeasurements, MAX_SIDE},
 };
 
@@ -96,7 +97,7 @@ impl Avx2 {
 
     /// Overwrites the column sums with those of the rows of `band`, at most [`PART_ROWS`].
     #[target_feature(enable = "avx2")]
-    fn sum_band<const SQUARES: bool>(&mut self, plane: &Plane<'_>, band: CellRange) {
+    fn sum_band<const SQUARES: bool>(&mut self, plane: &Plane<'_>, band: Range<u32>) {
         match (plane.sample(), plane.step()) {
             (SampleFormat::U8, 1) => self.sum_rows::<SQUARES, 16>(plane, band, 0),
             (SampleFormat::U8, _) => self.sum_rows::<SQUARES, 32>(plane, band, 0),
@@ -110,7 +111,7 @@ impl Avx2 {
     fn sum_rows<const SQUARES: bool, const BYTES: usize>(
         &mut self,
         plane: &Plane<'_>,
-        band: CellRange,
+        band: Range<u32>,
         shift: u8,
     ) {
         let width = plane.extent().width as usize;
@@ -125,7 +126,8 @@ impl Avx2 {
                 _ => self.add_rows::<1, SQUARES, BYTES>(plane, y, shift),
             };
         }
-        self.add_last_columns(plane, band, plane.row(band.start).len() / BYTES * LANES);
+        let first = plane.row(band.start).len() / BYTES * LANES;
+        self.add_last_columns(plane, band, first);
     }
 
     /// Adds the whole vectors of `ROWS` rows from `y` on and prefetches later rows; returns `ROWS`.
@@ -175,9 +177,9 @@ impl Avx2 {
     }
 
     /// Adds the columns from `first` on, fewer than two vectors, one sample at a time.
-    fn add_last_columns(&mut self, plane: &Plane<'_>, band: CellRange, first: usize) {
+    fn add_last_columns(&mut self, plane: &Plane<'_>, band: Range<u32>, first: usize) {
         let width = plane.extent().width as usize;
-        for y in band.start..band.end {
+        for y in band {
             let row = plane.row(y);
             for x in first..width {
                 let value = plane.value8(row, x as u32);
@@ -189,9 +191,9 @@ impl Avx2 {
 }
 
 /// Cuts a band into parts of at most [`PART_ROWS`] rows.
-fn parts(band: CellRange) -> impl Iterator<Item = CellRange> {
-    let starts = (band.start..band.end).step_by(PART_ROWS as usize);
-    starts.map(move |start| CellRange { start, end: band.end.min(start + PART_ROWS) })
+fn parts(band: Range<u32>) -> impl Iterator<Item = Range<u32>> {
+    let starts = band.clone().step_by(PART_ROWS as usize);
+    starts.map(move |start| start..band.end.min(start + PART_ROWS))
 }
 
 /// Prefetches the cache line with byte `at` of `row`.
@@ -221,7 +223,7 @@ fn load<const BYTES: usize>(samples: &[u8; BYTES], shift: __m128i) -> __m256i {
 
 /// Adds to each cell the `sum` of its columns.
 #[target_feature(enable = "avx2")]
-fn reduce(width: u32, cells: &mut [u32], sum: impl Fn(CellRange) -> u32) {
+fn reduce(width: u32, cells: &mut [u32], sum: impl Fn(Range<u32>) -> u32) {
     let columns = cells.len();
     for (column, cell) in cells.iter_mut().enumerate() {
         *cell += sum(cell_span(column, columns, width));
@@ -229,18 +231,18 @@ fn reduce(width: u32, cells: &mut [u32], sum: impl Fn(CellRange) -> u32) {
 }
 
 #[target_feature(enable = "avx2")]
-fn sum_u16(columns: &[u16], span: CellRange) -> u32 {
+fn sum_u16(columns: &[u16], span: Range<u32>) -> u32 {
     sum_eights(span, |at| _mm256_cvtepu16_epi32(load_128(&columns[at..at + 8])))
 }
 
 #[target_feature(enable = "avx2")]
-fn sum_u32(columns: &[u32], span: CellRange) -> u32 {
+fn sum_u32(columns: &[u32], span: Range<u32>) -> u32 {
     sum_eights(span, |at| load_256(&columns[at..at + 8]))
 }
 
 /// Returns the sum of the columns of `span`, eight at a time; lanes past its end are masked off.
 #[target_feature(enable = "avx2")]
-fn sum_eights(span: CellRange, eight: impl Fn(usize) -> __m256i) -> u32 {
+fn sum_eights(span: Range<u32>, eight: impl Fn(usize) -> __m256i) -> u32 {
     let lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
     let mut total = _mm256_setzero_si256();
     let mut at = span.start;

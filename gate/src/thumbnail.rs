@@ -4,7 +4,7 @@ use media::{Dimensions, Score};
 
 use crate::{
     FrameMeasurements,
-    cells::{CHROMA_COLUMNS, CHROMA_ROWS, LUMA_COLUMNS, LUMA_ROWS, cell_span},
+    cells::{CHROMA_COLUMNS, CHROMA_ROWS, LUMA_COLUMNS, LUMA_ROWS, cell_length},
     perceptual_hash::perceptual_hash,
 };
 
@@ -56,13 +56,13 @@ pub(crate) fn luma_means(measured: &FrameMeasurements, means: &mut [u16; CELLS])
 #[inline(always)]
 fn each_cell(extent: Dimensions, mut of: impl FnMut(usize, &Reciprocal)) {
     let columns: [u32; LUMA_COLUMNS] =
-        std::array::from_fn(|column| cell_span(column, LUMA_COLUMNS, extent.width).count());
+        std::array::from_fn(|column| cell_length(column, LUMA_COLUMNS, extent.width));
     // Sides of cells differ by at most one, so four divisors serve a picture.
-    let (short, narrow) = (cell_span(0, LUMA_ROWS, extent.height).count(), columns[0]);
+    let (short, narrow) = (cell_length(0, LUMA_ROWS, extent.height), columns[0]);
     let divisors = [short, short + 1]
         .map(|rows| [narrow, narrow + 1].map(|columns| Reciprocal::new(rows * columns)));
     for row in 0..LUMA_ROWS {
-        let tall = cell_span(row, LUMA_ROWS, extent.height).count() != short;
+        let tall = cell_length(row, LUMA_ROWS, extent.height) != short;
         let divisors = &divisors[usize::from(tall)];
         for (column, &width) in columns.iter().enumerate() {
             of(row * LUMA_COLUMNS + column, &divisors[usize::from(width != narrow)]);
@@ -117,10 +117,10 @@ impl CellThumbnail {
                 let (left, top) = (block % BLOCK_COLUMNS * across, block / BLOCK_COLUMNS * down);
                 let (mut sum, mut count) = (0u64, 0u64);
                 for row in top..top + down {
-                    let rows = cell_span(row, CHROMA_ROWS, extent.height).count();
+                    let rows = cell_length(row, CHROMA_ROWS, extent.height);
                     for column in left..left + across {
                         sum += u64::from(sums[row * CHROMA_COLUMNS + column]);
-                        let columns = cell_span(column, CHROMA_COLUMNS, extent.width).count();
+                        let columns = cell_length(column, CHROMA_COLUMNS, extent.width);
                         count += u64::from(rows * columns);
                     }
                 }
@@ -205,8 +205,8 @@ mod tests {
         for (width, height) in [(1, 1), (7, 300), (64, 40), (333, 217), (1920, 1080)] {
             let (thumb, measured) = thumb(TestPicture::new(width, height));
             for cell in 0..CELLS {
-                let columns = cell_span(cell % LUMA_COLUMNS, LUMA_COLUMNS, width).count();
-                let rows = cell_span(cell / LUMA_COLUMNS, LUMA_ROWS, height).count();
+                let columns = cell_length(cell % LUMA_COLUMNS, LUMA_COLUMNS, width);
+                let rows = cell_length(cell / LUMA_COLUMNS, LUMA_ROWS, height);
                 let count = f64::from(columns * rows);
                 let mean = f64::from(measured.luma_cells[cell]) / count;
                 let spread = f64::from(measured.luma_squares[cell]) / count - mean * mean;
@@ -224,9 +224,8 @@ mod tests {
                     row / rows * BLOCK_COLUMNS + column / columns == block
                 });
                 let (sum, count) = cells.fold((0.0, 0.0), |(sum, count), cell| {
-                    let columns =
-                        cell_span(cell % CHROMA_COLUMNS, CHROMA_COLUMNS, extent.width).count();
-                    let rows = cell_span(cell / CHROMA_COLUMNS, CHROMA_ROWS, extent.height).count();
+                    let columns = cell_length(cell % CHROMA_COLUMNS, CHROMA_COLUMNS, extent.width);
+                    let rows = cell_length(cell / CHROMA_COLUMNS, CHROMA_ROWS, extent.height);
                     let samples = f64::from(columns * rows);
                     (sum + f64::from(measured.chroma_cells[plane][cell]), count + samples)
                 });
