@@ -6,7 +6,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use media::{ErrorKind, Frame, Plane, SampleFormat};
+use media::{Dimensions, ErrorKind, Frame, Plane, SampleFormat};
 
 use crate::{
     cells::{CHROMA_COLUMNS, CHROMA_ROWS, LUMA_COLUMNS, LUMA_ROWS},
@@ -49,11 +49,11 @@ pub struct Surface {
 }
 
 impl Surface {
-    /// Describes a surface of `width` x `height` samples; with `pair`, each is a U and a V sample.
+    /// Describes a surface of `extent` samples; with `pair`, each is a U and a V sample.
     pub fn new(
         address: u64,
         stride: u32,
-        (width, height): (u32, u32),
+        Dimensions { width, height }: Dimensions,
         sample: SampleFormat,
         pair: bool,
     ) -> Surface {
@@ -117,10 +117,8 @@ impl<'a> HostPlanes<'a> {
                 part.row(y, |offset, bytes| put(at + offset, bytes));
                 at += part.stride() as u64;
             }
-            let extent = part.plane.extent();
-            let size = (extent.width, extent.height);
-            let pair = part.between.is_some();
-            Surface::new(start, part.stride() as u32, size, part.plane.sample(), pair)
+            let (extent, pair) = (part.plane.extent(), part.between.is_some());
+            Surface::new(start, part.stride() as u32, extent, part.plane.sample(), pair)
         })
     }
 }

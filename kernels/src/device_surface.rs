@@ -29,9 +29,8 @@ fn readable(frame: &Frame, there: DeviceSurface, number: u32) -> Option<[Surface
         && u64::from(pitch) >= row_bytes
         && (luma | chroma | u64::from(pitch)).is_multiple_of(4);
     is_readable.then(|| {
-        let size = |extent: media::Dimensions| (extent.width, extent.height);
-        let luma = Surface::new(luma, pitch, size(extent), layout.sample, false);
-        let chroma = Surface::new(chroma, pitch, size(halved), layout.sample, true);
+        let luma = Surface::new(luma, pitch, extent, layout.sample, false);
+        let chroma = Surface::new(chroma, pitch, halved, layout.sample, true);
         [luma, chroma, Surface::default()]
     })
 }
