@@ -53,31 +53,13 @@ pub(crate) trait DecoderFactory: Send + Sync {
     fn is_continuous(&self) -> bool {
         false
     }
-
-    /// Returns the reason that no decoder opens; `None` if it is unknown or decoders open.
-    fn loss_reason(&self) -> Option<&BackendError> {
-        None
-    }
-}
-
-/// Factory of a lost device: every open fails with this error.
-struct Gone(BackendError);
-
-impl DecoderFactory for Gone {
-    fn open(&self, _: DecoderSetup<'_>) -> Result<Box<dyn FrameDecoder>, BackendError> {
-        Err(self.0.clone())
-    }
-
-    fn loss_reason(&self) -> Option<&BackendError> {
-        Some(&self.0)
-    }
 }
 
 /// Decoders to use: a preferred backend for some codecs, then libav's own.
 #[derive(Default)]
 pub struct DecoderChain {
-    /// Preferred backend, and the codecs that it decodes.
-    first: Option<(Box<dyn DecoderFactory>, Vec<Codec>)>,
+    /// Preferred backend, or the reason that it is lost, and the codecs that it decodes.
+    first: Option<(Result<Box<dyn DecoderFactory>, BackendError>, Vec<Codec>)>,
 }
 
 impl DecoderChain {
@@ -94,7 +76,7 @@ impl DecoderChain {
     /// Returns a chain for a lost device: libav's own decoders decode these codecs, and files and live
     /// sessions report `error` as the loss.
     pub fn without_device(error: BackendError, codecs: Vec<Codec>) -> DecoderChain {
-        DecoderChain::with_engines(Box::new(Gone(error)), codecs)
+        DecoderChain { first: Some((Err(error), codecs)) }
     }
 
     /// Returns a chain that prefers the program started by `start` for these codecs.
@@ -106,18 +88,18 @@ impl DecoderChain {
         engines: Box<dyn DecoderFactory>,
         codecs: Vec<Codec>,
     ) -> DecoderChain {
-        DecoderChain { first: Some((engines, codecs)) }
+        DecoderChain { first: Some((Ok(engines), codecs)) }
     }
 
     /// Returns the reason that the device for `codec` opens no decoder.
     pub fn gone(&self, codec: Codec) -> Option<&BackendError> {
-        self.first(codec)?.loss_reason()
+        self.first(codec)?.err()
     }
 
-    /// Returns the preferred backend for `codec`.
-    pub(crate) fn first(&self, codec: Codec) -> Option<&dyn DecoderFactory> {
+    /// Returns the preferred backend for `codec`, or the reason that it is lost.
+    pub(crate) fn first(&self, codec: Codec) -> Option<Result<&dyn DecoderFactory, &BackendError>> {
         let (engines, codecs) = self.first.as_ref()?;
-        codecs.contains(&codec).then_some(engines.as_ref())
+        codecs.contains(&codec).then(|| engines.as_deref())
     }
 }
 

@@ -47,7 +47,7 @@ impl LiveDecoder {
         let first = decoders.first(codec);
         // libav's own decoder is as good. The reason that a device decodes nothing is reported once for all
         // sessions, see `DecoderChain::gone`; the reason that it refuses one more session is not reported.
-        let opened = first.and_then(|first| first.open(setup).ok());
+        let opened = first.and_then(|first| first.ok()?.open(setup).ok());
         let engine = opened.map_or_else(|| open_software(setup, 1), Ok)?;
         Ok(LiveDecoder {
             setup,

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use crate::decoder::DecoderFactory;
+use crate::{BackendError, decoder::DecoderFactory};
 
 /// Shared by all threads of a file and every round over it.
 pub(super) struct PreferredDecoderState<'a> {
@@ -11,8 +11,13 @@ pub(super) struct PreferredDecoderState<'a> {
 }
 
 impl<'a> PreferredDecoderState<'a> {
-    pub(super) fn new(engines: Option<&'a dyn DecoderFactory>) -> PreferredDecoderState<'a> {
-        PreferredDecoderState { engines, lost: OnceLock::new() }
+    /// Makes the state of a backend that may be lost already, for the given reason.
+    pub(super) fn new(
+        asked: Option<Result<&'a dyn DecoderFactory, &BackendError>>,
+    ) -> PreferredDecoderState<'a> {
+        let (engines, reason) = (asked.and_then(Result::ok), asked.and_then(Result::err));
+        let lost = reason.map(|reason| OnceLock::from(reason.to_string())).unwrap_or_default();
+        PreferredDecoderState { engines, lost }
     }
 
     /// Returns the preferred backend; `None` once it is lost.
