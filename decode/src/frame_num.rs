@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use media::Bits;
 
-use crate::nal::{Framing, NalUnits};
+use crate::nal::annex_b_units;
 
 /// Follows the numbers of one Annex B stream in decode order.
 #[derive(Default)]
@@ -31,8 +31,8 @@ struct Sequence {
 impl FrameNumTracker {
     /// Takes the next access unit; returns true if pictures that it may refer to are missing before it.
     pub(crate) fn misses(&mut self, unit: &[u8]) -> bool {
-        for nal in NalUnits::new(unit, Framing::StartCodes) {
-            let Some((header, payload)) = nal.bytes().split_first() else { continue };
+        for nal in annex_b_units(unit) {
+            let Some((header, payload)) = nal.split_first() else { continue };
             match header & 0x1f {
                 5 => {
                     self.previous = Some(0);

@@ -48,4 +48,5 @@ pub use file::{
     FileOptions, FileReport, FrameCollector, FrameSink, SegmentInfo, SinkStop, decode_file,
 };
 pub use live::LiveDecoder;
+pub use nal::annex_b_units;
 pub use sampling::Sampling;

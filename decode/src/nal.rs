@@ -82,6 +82,11 @@ impl<'a> Iterator for NalUnits<'a> {
     }
 }
 
+/// Returns the NAL units of an access unit in Annex B form, without start codes and trailing zeros.
+pub fn annex_b_units(unit: &[u8]) -> impl Iterator<Item = &[u8]> {
+    NalUnits::new(unit, Framing::StartCodes).map(|nal| nal.bytes())
+}
+
 fn next_start_code(data: &[u8]) -> Option<usize> {
     let mut at = 0;
     while at + 2 < data.len() {

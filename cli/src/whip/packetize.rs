@@ -3,6 +3,7 @@
 //! Bytes in, bytes out: small NAL units are aggregated, large ones fragmented. Also used by the tests of the
 //! server's receiver.
 
+use decode::annex_b_units;
 use media::{AccessUnit, Codec, Obu, to_leb128};
 
 /// Packetizer of the pictures of one source.
@@ -116,7 +117,7 @@ fn nal_payloads<F: NalFormat>(unit: &[u8], bytes_max: usize, _format: &F) -> Vec
     let mut payloads = Vec::new();
     let mut small: Vec<&[u8]> = Vec::new();
     let mut small_bytes = F::HEADER_BYTES;
-    for nal in nals(unit).filter(|nal| nal.len() > F::HEADER_BYTES) {
+    for nal in annex_b_units(unit).filter(|nal| nal.len() > F::HEADER_BYTES) {
         if small_bytes + 2 + nal.len() > bytes_max {
             payloads.extend(aggregated::<F>(&small));
             small.clear();
@@ -159,23 +160,6 @@ fn fragments<F: NalFormat>(nal: &[u8], bytes_max: usize, payloads: &mut Vec<Vec<
         payload.extend_from_slice(part);
         payloads.push(payload);
     }
-}
-
-/// Returns the NAL units of an Annex B unit, without start codes and trailing zeros.
-fn nals(unit: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let mut rest = after_start_code(unit).map(|at| &unit[at..]);
-    std::iter::from_fn(move || {
-        let tail = rest.take()?;
-        let next = after_start_code(tail);
-        rest = next.map(|at| &tail[at..]);
-        let nal = &tail[..next.map_or(tail.len(), |at| at - 3)];
-        let end = nal.iter().rposition(|&byte| byte != 0).map_or(0, |at| at + 1);
-        Some(&nal[..end])
-    })
-}
-
-fn after_start_code(bytes: &[u8]) -> Option<usize> {
-    bytes.windows(3).position(|window| window == [0, 0, 1]).map(|at| at + 3)
 }
 
 /// AV1 RTP 4.3: OBU elements with their sizes, as many per packet as fit.
