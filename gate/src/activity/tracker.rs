@@ -166,7 +166,6 @@ impl Pasts {
 
     fn after_loud(self, level: u8, frame: Frame) -> (Pasts, Outcome) {
         let now = frame.now;
-        let started = self.at_rest.then_some(level);
         let continued = self.open.map(|open| match frame.on_grid {
             true => (open.level.0.max(level), open.level.1.max(level)),
             false => open.level,
@@ -175,18 +174,17 @@ impl Pasts {
             let (low, high) = open.level;
             (level > high, level > low)
         });
-        let outcome = match (started, peaked) {
-            (Some(_), None) if self.open.is_none() => Change::Started.sure(),
-            (Some(_), _) => Outcome { change: None, is_unsure: true },
-            (None, Some((true, _))) => Change::Peaked.sure(),
-            (None, Some((false, maybe))) => Outcome { change: None, is_unsure: maybe },
-            (None, None) => Outcome::default(),
+        let outcome = match (self.at_rest, peaked) {
+            (true, None) if self.open.is_none() => Change::Started.sure(),
+            (true, _) => Outcome { change: None, is_unsure: true },
+            (false, Some((true, _))) => Change::Peaked.sure(),
+            (false, Some((false, maybe))) => Outcome { change: None, is_unsure: maybe },
+            (false, None) => Outcome::default(),
         };
-        let level = match (started, continued) {
-            (Some(level), Some((low, high))) => (low.min(level), high.max(level)),
-            (Some(level), None) => (level, level),
-            (None, Some(range)) => range,
-            (None, None) => (level, level),
+        let level = match continued {
+            Some((low, high)) if self.at_rest => (low.min(level), high.max(level)),
+            Some(range) => range,
+            None => (level, level),
         };
         (Pasts { at_rest: false, open: Some(Open { level, loud_ms: (now, now) }) }, outcome)
     }
