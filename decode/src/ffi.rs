@@ -4,7 +4,6 @@
 //! opens a device. libav's own log is silenced: relevant faults are returned as errors.
 #![expect(unsafe_code, reason = "libav is a C library")]
 
-mod aes;
 mod av_frame;
 mod buffer_limit;
 mod callbacks;
@@ -23,7 +22,6 @@ mod parameters;
 mod place;
 mod undecoded_blocks;
 
-pub use aes::CbcDecryptor;
 pub(crate) use av_frame::{AvFrame, DecodedFrame};
 pub(crate) use codec::{CodecContext, DamagePolicy, DecoderSetup, decoder_name};
 pub use device::{HwDevice, HwDeviceSpec};

@@ -9,6 +9,7 @@ mod backend;
 #[cfg(test)]
 #[path = "tests/bit_writer.rs"]
 mod bit_writer;
+mod cbc;
 mod codec_probe;
 mod coded_pictures;
 #[cfg(test)]
@@ -34,6 +35,7 @@ mod skip_plan;
 mod timestamp_offset;
 
 pub use backend::{BackendError, DecodeBackend};
+pub use cbc::CbcDecryptor;
 pub use codec_probe::{CodecProbeResult, try_clips};
 pub use coded_pictures::{CodedPicture, CodedPictures};
 pub use decoder::{DecoderChain, software_decoder};
@@ -42,7 +44,7 @@ pub use demux::{
     StreamInfo, is_playlist,
 };
 pub use error::DecodeError;
-pub use ffi::{CbcDecryptor, HwDevice, HwDeviceSpec};
+pub use ffi::{HwDevice, HwDeviceSpec};
 pub use ffmpeg_cli::{FfmpegPipes, SpawnFn, arguments as program_arguments};
 pub use file::{
     FileOptions, FileReport, FrameCollector, FrameSink, SegmentInfo, SinkStop, decode_file,

@@ -277,7 +277,7 @@ impl HlsReader {
         let body = Body { bytes: opened.bytes, left };
         let Some(key) = &piece.key else { return Ok(Box::new(body)) };
         let vector = key.vector.unwrap_or(u128::from(number).to_be_bytes());
-        let decryptor = CbcDecryptor::new(&self.key(key)?, vector)?;
+        let decryptor = CbcDecryptor::new(&self.key(key)?, vector);
         Ok(Box::new(AesSegmentReader::new(body, decryptor, self.trouble.clone())))
     }
 
