@@ -18,11 +18,9 @@ pub trait DeviceFrameBuffer: Send + Sync {
     /// Returns the planes in device memory, valid while the buffer lives.
     fn surface(&self) -> DeviceSurface;
 
-    /// Returns the same samples in host memory; copies them on the first call and caches the copy.
-    fn host(&self) -> Result<&dyn HostFrameBuffer, DeviceMemoryLost>;
-
-    /// Does the same as [`DeviceFrameBuffer::host`], but the result may outlive the device memory.
-    fn fetched(&self) -> Result<Arc<dyn HostFrameBuffer>, DeviceMemoryLost>;
+    /// Returns the same samples in host memory, which may outlive the device memory; copies them on the first
+    /// call and caches the copy.
+    fn host(&self) -> Result<&Arc<dyn HostFrameBuffer>, DeviceMemoryLost>;
 }
 
 /// Error of copying pixels from a device that was lost.
@@ -44,19 +42,16 @@ pub enum Pixels {
 
 impl Pixels {
     /// Returns the picture in host memory; a device frame is copied on the first call.
-    pub fn host(&self) -> Result<&dyn HostFrameBuffer, DeviceMemoryLost> {
+    pub fn host(&self) -> Result<&Arc<dyn HostFrameBuffer>, DeviceMemoryLost> {
         match self {
-            Pixels::Host(picture) => Ok(picture.as_ref()),
+            Pixels::Host(picture) => Ok(picture),
             Pixels::Device(picture) => picture.host(),
         }
     }
 
     /// Returns the same picture in host memory, without a reference to device memory.
     pub fn fetched(&self) -> Result<Pixels, DeviceMemoryLost> {
-        match self {
-            Pixels::Host(picture) => Ok(Pixels::Host(Arc::clone(picture))),
-            Pixels::Device(picture) => picture.fetched().map(Pixels::Host),
-        }
+        self.host().cloned().map(Pixels::Host)
     }
 }
 

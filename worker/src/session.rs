@@ -229,12 +229,8 @@ mod tests {
             unreachable!("no device measures it")
         }
 
-        fn host(&self) -> Result<&dyn HostFrameBuffer, DeviceMemoryLost> {
+        fn host(&self) -> Result<&Arc<dyn HostFrameBuffer>, DeviceMemoryLost> {
             Err(DeviceMemoryLost { reason: "unplugged".to_owned() })
-        }
-
-        fn fetched(&self) -> Result<Arc<dyn HostFrameBuffer>, DeviceMemoryLost> {
-            unreachable!("no session keeps it")
         }
     }
 

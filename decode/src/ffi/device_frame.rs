@@ -16,7 +16,7 @@ use media::{
 
 use super::{
     AvError,
-    av_frame::{AvFrame, HostFrame, layout_of},
+    av_frame::{AvFrame, layout_of},
     callbacks::CallbackState,
     cuda::{CopyDestination, CudaCopier},
 };
@@ -112,7 +112,7 @@ pub(super) struct DeviceFrame {
     frame: AvFrame,
     keeper: DeviceFrameOwner,
     /// Downloaded picture or error; set by the first request.
-    host: OnceLock<Result<Arc<HostFrame>, DeviceMemoryLost>>,
+    host: OnceLock<Result<Arc<dyn HostFrameBuffer>, DeviceMemoryLost>>,
 }
 
 // SAFETY: the frame is not written after the copy, so views from several threads only read; the driver
@@ -128,15 +128,11 @@ impl DeviceFrame {
         Some((layout, DeviceFrame { frame, keeper, host: OnceLock::new() }))
     }
 
-    fn once_fetched(&self) -> Result<&Arc<HostFrame>, DeviceMemoryLost> {
-        self.host.get_or_init(|| self.fetch().map(Arc::new)).as_ref().map_err(Clone::clone)
-    }
-
-    fn fetch(&self) -> Result<HostFrame, DeviceMemoryLost> {
+    fn fetch(&self) -> Result<Arc<dyn HostFrameBuffer>, DeviceMemoryLost> {
         let fetched = self.frame.downloaded(Some(&self.keeper.copier));
         let picture =
             fetched.and_then(|frame| frame.into_picture().map_err(|error| error.to_string()));
-        picture.map_err(|reason| {
+        picture.map(|picture| Arc::new(picture) as Arc<dyn HostFrameBuffer>).map_err(|reason| {
             let lost = DeviceMemoryLost { reason };
             self.keeper.guard.lose(lost.to_string());
             lost
@@ -155,11 +151,7 @@ impl DeviceFrameBuffer for DeviceFrame {
         unsafe { DeviceSurface::new(self.keeper.number, luma, chroma, pitch) }
     }
 
-    fn host(&self) -> Result<&dyn HostFrameBuffer, DeviceMemoryLost> {
-        self.once_fetched().map(|picture| picture.as_ref() as &dyn HostFrameBuffer)
-    }
-
-    fn fetched(&self) -> Result<Arc<dyn HostFrameBuffer>, DeviceMemoryLost> {
-        self.once_fetched().map(|picture| Arc::clone(picture) as Arc<dyn HostFrameBuffer>)
+    fn host(&self) -> Result<&Arc<dyn HostFrameBuffer>, DeviceMemoryLost> {
+        self.host.get_or_init(|| self.fetch()).as_ref().map_err(Clone::clone)
     }
 }

@@ -77,13 +77,9 @@ impl DeviceFrameBuffer for There {
         self.surface
     }
 
-    fn host(&self) -> Result<&dyn HostFrameBuffer, DeviceMemoryLost> {
+    fn host(&self) -> Result<&Arc<dyn HostFrameBuffer>, DeviceMemoryLost> {
         self.fetched.fetch_add(1, Relaxed);
         self.host.pixels.host()
-    }
-
-    fn fetched(&self) -> Result<Arc<dyn HostFrameBuffer>, DeviceMemoryLost> {
-        unreachable!("no measurer keeps it")
     }
 }
 

@@ -21,13 +21,7 @@ impl DeviceFrameBuffer for Kept {
         unreachable!("only a device of CUDA asks")
     }
 
-    fn fetched(&self) -> Result<Arc<dyn HostFrameBuffer>, DeviceMemoryLost> {
-        self.host()?;
-        let Pixels::Host(picture) = &self.host.pixels else { unreachable!("it is in host memory") };
-        Ok(Arc::clone(picture))
-    }
-
-    fn host(&self) -> Result<&dyn HostFrameBuffer, DeviceMemoryLost> {
+    fn host(&self) -> Result<&Arc<dyn HostFrameBuffer>, DeviceMemoryLost> {
         let fetch = || {
             let took = self.fetches_left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1));
             took.map(drop).map_err(|_| DeviceMemoryLost { reason: "unplugged".to_owned() })
