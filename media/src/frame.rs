@@ -48,11 +48,6 @@ impl Pixels {
             Pixels::Device(picture) => picture.host(),
         }
     }
-
-    /// Returns the same picture in host memory, without a reference to device memory.
-    pub fn fetched(&self) -> Result<Pixels, DeviceMemoryLost> {
-        self.host().cloned().map(Pixels::Host)
-    }
 }
 
 impl std::fmt::Debug for Pixels {

@@ -152,7 +152,7 @@ impl SelectionPredictor {
         }
         for candidate in out {
             if let CandidateState::Held(frame) = &mut candidate.form {
-                frame.pixels = frame.pixels.fetched()?;
+                frame.pixels = Pixels::Host(frame.pixels.host()?.clone());
             }
         }
         Ok(mem::take(&mut self.signals))
