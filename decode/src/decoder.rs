@@ -9,7 +9,7 @@ use media::Codec;
 
 use crate::{
     BackendError, DecodeBackend, DecodeError, HwDevice,
-    ffi::{AvError, AvFrame, CodecContext, DamagePolicy, DecoderSetup, Packet, decoder_name},
+    ffi::{AvError, AvFrame, CodecContext, DecoderSetup, Packet, decoder_name},
     ffmpeg_cli::{FfmpegFactory, SpawnFn},
 };
 
@@ -27,9 +27,6 @@ pub(crate) trait FrameDecoder: Send {
 
     /// Forgets all pictures and reported damage; the next packet must be a clean start.
     fn reset(&mut self);
-
-    /// Returns the policy for damaged input.
-    fn on_damage(&self) -> DamagePolicy;
 
     /// Returns true after damage that may show in no error and no frame.
     fn has_reported_damage(&self) -> bool;

@@ -21,7 +21,7 @@ use media::Codec;
 use crate::{
     BackendError, DecodeError,
     decoder::{DecoderFactory, FrameDecoder},
-    ffi::{AvError, AvFrame, DamagePolicy, DecoderSetup, Packet, decoder_name},
+    ffi::{AvError, AvFrame, DecoderSetup, Packet, decoder_name},
 };
 use format_change::FormatChangeDetector;
 use ivf::InBandRewriter;
@@ -71,7 +71,7 @@ pub(crate) struct FfmpegFactory {
 
 impl DecoderFactory for FfmpegFactory {
     fn open(&self, setup: DecoderSetup<'_>) -> Result<Box<dyn FrameDecoder>, BackendError> {
-        let DecoderSetup { codec, parameters, on_damage, limits } = setup;
+        let DecoderSetup { codec, parameters, limits, .. } = setup;
         let refused =
             |detail: String| BackendError::unavailable(format!("ffmpeg failed: {detail}"));
         let Some(parameters) = parameters else {
@@ -85,7 +85,6 @@ impl DecoderFactory for FfmpegFactory {
             .map_err(|error| refused(error.to_string()))?;
         Ok(Box::new(ProgramDecoder {
             name: format!("ffmpeg-cli:{}", decoder_name(codec).to_string_lossy()),
-            on_damage,
             is_full_range: parameters.is_full_range(),
             rewriter,
             geometry: FormatChangeDetector::new(codec),
@@ -104,7 +103,6 @@ impl DecoderFactory for FfmpegFactory {
 
 struct ProgramDecoder {
     name: String,
-    on_damage: DamagePolicy,
     /// Sample range of the stream, which NUT does not carry.
     is_full_range: bool,
     rewriter: InBandRewriter,
@@ -195,10 +193,6 @@ impl FrameDecoder for ProgramDecoder {
     /// Marks the decoder lost: a program decodes one stream from its beginning and cannot start over.
     fn reset(&mut self) {
         self.lose("the program cannot start over");
-    }
-
-    fn on_damage(&self) -> DamagePolicy {
-        self.on_damage
     }
 
     /// Damage ends the program instead: the reference then segments the file anew and conceals the damage

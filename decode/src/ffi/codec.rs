@@ -226,10 +226,6 @@ impl CodecContext {
 }
 
 impl FrameDecoder for CodecContext {
-    fn on_damage(&self) -> DamagePolicy {
-        self.guard.on_damage
-    }
-
     fn name(&self) -> String {
         // SAFETY: an open context points to its static descriptor, whose name is a C string.
         let name = unsafe { CStr::from_ptr((*(*self.raw.as_ptr()).codec).name) };

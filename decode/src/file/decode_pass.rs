@@ -19,8 +19,9 @@ use crate::{
 const DRAIN_ERRORS_MAX: u32 = 64;
 
 /// Observations of a pass over a segment, beside its frames.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 pub(super) struct PassStats {
+    on_damage: DamagePolicy,
     pub(super) damaged_packets: u64,
     pub(super) first_extent: Option<Dimensions>,
     repeat: Repeat,
@@ -46,6 +47,12 @@ impl Repeat {
 }
 
 impl PassStats {
+    /// Begins a pass of a decoder with this policy.
+    pub(super) fn new(on_damage: DamagePolicy) -> PassStats {
+        let repeat = Repeat::default();
+        PassStats { on_damage, damaged_packets: 0, first_extent: None, repeat }
+    }
+
     /// Records a packet that the decoder flagged or refused. If damage is concealed, it is only counted,
     /// unless the picture is too large; that of a repeated packet is not counted.
     fn note_damage(
@@ -59,7 +66,7 @@ impl PassStats {
         if let Some(error) = context.too_large() {
             return Err(error.into());
         }
-        if context.on_damage() == DamagePolicy::Refuse {
+        if self.on_damage == DamagePolicy::Refuse {
             return Err(SegmentAbort::Damaged);
         }
         self.damaged_packets += u64::from(!is_repeat);

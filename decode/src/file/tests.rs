@@ -17,7 +17,7 @@ use crate::{
     BackendError, DecodeError, DecoderChain, DemuxLimits, Demuxer, FileOptions, FileReport,
     FrameCollector, FrameSink, LiveDecoder, Sampling, SegmentInfo, SinkStop, decode_file,
     decoder::{DecoderFactory, FrameDecoder, open_software},
-    ffi::{AvError, AvFrame, DamagePolicy, DecoderSetup, Packet},
+    ffi::{AvError, AvFrame, DecoderSetup, Packet},
 };
 
 /// Twelve closed GOPs, and one GOP that is cut into pieces for early output.
@@ -94,10 +94,6 @@ impl FrameDecoder for FlakyEngine {
 
     fn reset(&mut self) {
         self.inner.reset();
-    }
-
-    fn on_damage(&self) -> DamagePolicy {
-        self.inner.on_damage()
     }
 
     fn has_reported_damage(&self) -> bool {

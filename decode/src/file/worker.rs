@@ -128,8 +128,10 @@ impl<'a, S: FrameSink> DecodeThread<'a, S> {
                     }
                 }
                 Err(SegmentAbort::Damaged | SegmentAbort::Error(_)) => {
-                    let mut context = self.open(1, DamagePolicy::Conceal)?;
-                    return self.full_pass(job, context.as_mut(), &mut LastTicks::default());
+                    let on_damage = DamagePolicy::Conceal;
+                    let mut context = self.open(1, on_damage)?;
+                    let context = context.as_mut();
+                    return self.full_pass(job, context, on_damage, &mut LastTicks::default());
                 }
                 done => return done,
             }
@@ -142,16 +144,18 @@ impl<'a, S: FrameSink> DecodeThread<'a, S> {
         job: &SegmentJob,
     ) -> Result<DecodedSegment<S::Output>, SegmentAbort> {
         let kept = self.narrow.take().filter(|_| !job.is_again && !job.is_wide);
+        let on_damage = DamagePolicy::Refuse;
         let mut context = match kept {
             Some(context) => context,
             None => {
                 let threads = if job.is_wide { self.task.wide_threads() } else { 1 };
-                self.open(threads, DamagePolicy::Refuse)?
+                self.open(threads, on_damage)?
             }
         };
+        let used = context.as_mut();
         let decoded = match self.plan(job) {
-            Some(planned) => self.planned_pass(job, planned, context.as_mut())?,
-            None => self.full_pass(job, context.as_mut(), &mut LastTicks::default())?,
+            Some(planned) => self.planned_pass(job, planned, used)?,
+            None => self.full_pass(job, used, on_damage, &mut LastTicks::default())?,
         };
         if !job.is_wide {
             context.reset();
@@ -166,12 +170,11 @@ impl<'a, S: FrameSink> DecodeThread<'a, S> {
         first: SegmentJob,
         results: Results<'_, S::Output>,
     ) -> ControlFlow<()> {
-        let opened = if self.task.conceals {
-            self.open(1, DamagePolicy::Conceal)
-        } else {
-            self.open(self.task.wide_threads(), DamagePolicy::Refuse)
+        let (threads, on_damage) = match self.task.conceals {
+            true => (1, DamagePolicy::Conceal),
+            false => (self.task.wide_threads(), DamagePolicy::Refuse),
         };
-        let mut context = match opened {
+        let mut context = match self.open(threads, on_damage) {
             Ok(context) => context,
             Err(error) => {
                 return self
@@ -181,7 +184,7 @@ impl<'a, S: FrameSink> DecodeThread<'a, S> {
         let (mut job, mut last_ticks) = (first, LastTicks::default());
         let end = loop {
             let is_continued = job.segment.is_continued;
-            let mut result = self.full_pass(&job, context.as_mut(), &mut last_ticks);
+            let mut result = self.full_pass(&job, context.as_mut(), on_damage, &mut last_ticks);
             if !self.task.conceals && matches!(result, Err(SegmentAbort::Error(_))) {
                 // The order of errors depends on the timing of threads too.
                 result = Err(SegmentAbort::Damaged);
@@ -246,7 +249,8 @@ impl<'a, S: FrameSink> DecodeThread<'a, S> {
     ) -> Result<DecodedSegment<S::Output>, SegmentAbort> {
         let PlannedJob { needed, targets, times, end } = planned;
         self.sink.begin(job.info(self.task.given));
-        let mut tally = PassStats::default();
+        let on_damage = DamagePolicy::Refuse;
+        let mut tally = PassStats::new(on_damage);
         let (sink, place, task, start) = (&mut self.sink, &mut self.place, self.task, job.start);
         let mut taken = 0;
         let mut is_as_planned = true;
@@ -272,7 +276,7 @@ impl<'a, S: FrameSink> DecodeThread<'a, S> {
         }
         if taken < targets.len() {
             context.reset();
-            return self.full_pass(job, context, &mut LastTicks::default());
+            return self.full_pass(job, context, on_damage, &mut LastTicks::default());
         }
         self.finish(end, tally, context)
     }
@@ -284,10 +288,11 @@ impl<'a, S: FrameSink> DecodeThread<'a, S> {
         &mut self,
         job: &SegmentJob,
         context: &mut dyn FrameDecoder,
+        on_damage: DamagePolicy,
         last: &mut LastTicks,
     ) -> Result<DecodedSegment<S::Output>, SegmentAbort> {
         self.sink.begin(job.info(self.task.given));
-        let mut tally = PassStats::default();
+        let mut tally = PassStats::new(on_damage);
         let (sink, place, task) = (&mut self.sink, &mut self.place, self.task);
         let mut sampler = task.sampler(job.start);
         let mut on_frame = |frame: AvFrame| -> PassFlow {
