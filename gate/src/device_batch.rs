@@ -125,10 +125,10 @@ impl<'a> HostPlanes<'a> {
 
 /// Returns true if the samples of `v` are interleaved with those of `u` in the same memory.
 fn alternate(u: &Plane<'_>, v: &Plane<'_>) -> bool {
-    let next = u.bytes().as_ptr().addr() + u.sample().bytes();
+    let [first, second] = [u, v].map(|plane| plane.row(0).as_ptr().addr());
     (u.step(), v.step()) == (2, 2)
         && (u.sample(), u.stride()) == (v.sample(), v.stride())
-        && v.bytes().as_ptr().addr() == next
+        && second == first + u.sample().bytes()
 }
 
 impl Part<'_> {

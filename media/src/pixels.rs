@@ -145,13 +145,6 @@ impl<'a> Plane<'a> {
         &self.data[start..start + samples * self.sample.bytes()]
     }
 
-    /// Returns all bytes from the first sample to the last.
-    pub fn bytes(&self) -> &'a [u8] {
-        let samples = (self.extent.width as usize - 1) * self.step + 1;
-        let len = self.stride * (self.extent.height as usize - 1) + samples * self.sample.bytes();
-        &self.data[..len]
-    }
-
     /// Returns the eight most significant bits of the sample at column `x` of a row from [`Plane::row`].
     pub fn value8(&self, row: &[u8], x: u32) -> u8 {
         let at = x as usize * self.step;
