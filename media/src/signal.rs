@@ -3,7 +3,7 @@
 use crate::{Activity, Score};
 
 /// Signal of one analysed frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Signal {
     /// Position among the analysed frames.
     pub frame_index: u64,
@@ -30,17 +30,6 @@ pub struct Signal {
 impl Signal {
     /// Returns the signal of a black picture without activity, as a base for tests and examples.
     pub fn plain(frame_index: u64, pts_ms: i64) -> Signal {
-        Signal {
-            frame_index,
-            source_frame_index: None,
-            pts_ms,
-            perceptual_hash: 0,
-            luma_mean: Score::ZERO,
-            flicker_score: Score::ZERO,
-            ghosting_score: Score::ZERO,
-            noise_variance_score: Score::ZERO,
-            scene_score: None,
-            activity: None,
-        }
+        Signal { frame_index, pts_ms, ..Signal::default() }
     }
 }
