@@ -21,7 +21,7 @@ const REPEAT_PACKETS_MIN: usize = 90;
 const PIECE_PACKETS: usize = 64;
 
 /// Packet with the facts known about it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct CodedPacket<P> {
     /// Presentation time in stream ticks.
     pub(crate) pts: Option<i64>,

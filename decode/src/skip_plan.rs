@@ -33,16 +33,12 @@ mod tests {
             let layer = kind.to_digit(16).expect("a digit or a letter") as u8;
             CodedPacket {
                 pts: Some(pts),
-                is_discarded: false,
-                is_repeat: false,
-                reconfigures: false,
                 coded: PacketInfo {
                     is_unreferenced: layer >= 10,
                     temporal_layer: layer % 10,
                     ..PacketInfo::default()
                 },
-                bytes: 1,
-                payload: (),
+                ..CodedPacket::default()
             }
         };
         PacketSegment {

@@ -13,8 +13,6 @@ impl Payload for () {
 fn unit(kind: char, pts: Option<i64>) -> CodedPacket<()> {
     CodedPacket {
         pts,
-        is_discarded: false,
-        is_repeat: false,
         reconfigures: kind == 'x',
         coded: PacketInfo {
             is_start: kind == 'S',
@@ -24,7 +22,7 @@ fn unit(kind: char, pts: Option<i64>) -> CodedPacket<()> {
             ..PacketInfo::default()
         },
         bytes: 1,
-        payload: (),
+        ..CodedPacket::default()
     }
 }
 
