@@ -59,33 +59,24 @@ impl TestPicture {
     /// Returns the picture as a frame of a decoder. Panics if a side is 0.
     pub fn frame(self) -> Frame {
         let extent = Dimensions::new(self.width, self.height).expect("a picture has pixels");
-        let luma = self.plane(extent, 1, 0);
-        let chroma = self.subsampling.chroma_extent(extent).map(|extent| {
-            let step = if self.interleaved { 2 } else { 1 };
-            let u = self.plane(extent, step, 1);
-            let v = (!self.interleaved).then(|| self.plane(extent, 1, 2));
-            Chroma { extent, step, u, v }
-        });
-        Frame {
-            pts: Timestamp::from_millis(0),
-            source_index: 0,
-            extent,
-            layout: PixelLayout {
-                subsampling: self.subsampling,
-                sample: self.sample,
-                interleaved_chroma: self.interleaved,
-                range: SampleRange::Limited,
-            },
-            pixels: Pixels::Host(Arc::new(Painted { picture: self, extent, luma, chroma })),
+        let layout = PixelLayout {
+            subsampling: self.subsampling,
+            sample: self.sample,
+            interleaved_chroma: self.interleaved,
+            range: SampleRange::Limited,
+        };
+        let mut bytes = self.plane(extent, 1, 0);
+        if let Some(extent) = self.subsampling.chroma_extent(extent) {
+            bytes.extend(self.plane(extent, if self.interleaved { 2 } else { 1 }, 1));
+            if !self.interleaved {
+                bytes.extend(self.plane(extent, 1, 2));
+            }
         }
-    }
-
-    fn stride(self, extent: Dimensions, step: usize) -> usize {
-        extent.width as usize * step * self.sample.bytes() + self.padding
+        Packed { bytes, extent, layout, padding: self.padding }.frame(0)
     }
 
     fn plane(self, extent: Dimensions, step: usize, salt: u64) -> Vec<u8> {
-        let stride = self.stride(extent, step);
+        let stride = stride(extent, step, self.sample, self.padding);
         let mut noise = Noise(salt ^ 0x5157_4c31);
         let mut bytes: Vec<u8> =
             (0..stride * extent.height as usize).map(|_| noise.next() as u8).collect();
@@ -126,38 +117,59 @@ impl TestPicture {
     }
 }
 
-struct Painted {
-    picture: TestPicture,
-    extent: Dimensions,
-    luma: Vec<u8>,
-    chroma: Option<Chroma>,
+fn stride(extent: Dimensions, step: usize, sample: SampleFormat, padding: usize) -> usize {
+    extent.width as usize * step * sample.bytes() + padding
 }
 
-struct Chroma {
+/// Picture in one allocation: luma, then U and V or pairs of both; a row ends in `padding` bytes.
+struct Packed {
+    bytes: Vec<u8>,
     extent: Dimensions,
-    step: usize,
-    u: Vec<u8>,
-    /// `None` if V alternates with U.
-    v: Option<Vec<u8>>,
+    layout: PixelLayout,
+    padding: usize,
 }
 
-impl Painted {
-    fn view<'a>(&self, bytes: &'a [u8], extent: Dimensions, step: usize) -> Plane<'a> {
-        let stride = self.picture.stride(extent, step);
-        Plane::new(bytes, stride, extent, self.picture.sample, step).expect("built to fit")
+impl Packed {
+    fn frame(self, source_index: u64) -> Frame {
+        let Packed { extent, layout, .. } = self;
+        let (pts, pixels) = (Timestamp::from_millis(0), Pixels::Host(Arc::new(self)));
+        Frame { pts, source_index, extent, layout, pixels }
+    }
+
+    fn stride(&self, extent: Dimensions, step: usize) -> usize {
+        stride(extent, step, self.layout.sample, self.padding)
+    }
+
+    fn plane(&self, start: usize, extent: Dimensions, step: usize) -> Plane<'_> {
+        let (stride, sample) = (self.stride(extent, step), self.layout.sample);
+        Plane::new(&self.bytes[start..], stride, extent, sample, step).expect("built to fit")
     }
 }
 
-impl HostFrameBuffer for Painted {
+impl HostFrameBuffer for Packed {
     fn luma(&self) -> Plane<'_> {
-        self.view(&self.luma, self.extent, 1)
+        self.plane(0, self.extent, 1)
     }
 
     fn chroma(&self) -> Option<[Plane<'_>; 2]> {
-        let Chroma { extent, step, u, v } = self.chroma.as_ref()?;
-        let v = v.as_deref().unwrap_or_else(|| &u[self.picture.sample.bytes()..]);
-        Some([self.view(u, *extent, *step), self.view(v, *extent, *step)])
+        let extent = self.layout.subsampling.chroma_extent(self.extent)?;
+        let first = self.stride(self.extent, 1) * self.extent.height as usize;
+        let (step, next) = match self.layout.interleaved_chroma {
+            true => (2, self.layout.sample.bytes()),
+            false => (1, self.stride(extent, 1) * extent.height as usize),
+        };
+        Some([first, first + next].map(|start| self.plane(start, extent, step)))
     }
+}
+
+/// Returns the frame of these samples: the rows of luma, then those of U and V or of pairs of both.
+pub fn frame_of(
+    bytes: Vec<u8>,
+    extent: Dimensions,
+    layout: PixelLayout,
+    source_index: u64,
+) -> Frame {
+    Packed { bytes, extent, layout, padding: 0 }.frame(source_index)
 }
 
 /// SplitMix64 generator: the same samples on every machine.

@@ -15,7 +15,7 @@ mod skip;
 
 use gate::{
     CpuBackend, FallbackBackend, MeasureBackend, MeasureError,
-    conformance::{TestPicture, check, check_batch, first_difference, frames},
+    conformance::{TestPicture, check, check_batch, first_difference, frame_of, frames},
     device_batch::OpenError,
 };
 use media::{Dimensions, ErrorKind, Frame, PixelLayout, SampleFormat, Subsampling};
@@ -108,7 +108,7 @@ fn a_device_that_is_lost_is_an_error_and_the_cpu_goes_on_with_the_same_integers(
 fn vast() -> Frame {
     let extent = Dimensions { width: 8192, height: 8192 };
     let layout = PixelLayout { sample: SampleFormat::U16 { shift: 2 }, ..raw::PLANAR };
-    raw::frame_of(vec![0; 3 * 8192 * 8192], extent, layout, 0)
+    frame_of(vec![0; 3 * 8192 * 8192], extent, layout, 0)
 }
 
 #[test]

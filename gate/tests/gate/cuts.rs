@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use clips::{in_turn, pick_one, pick_with};
 use gate::{
     AHEAD, CpuBackend, FrameMeta, Gate, GateConfig, MeasureBackend, SelectionReason, SignalWindow,
+    conformance::frame_of,
 };
 use media::{Dimensions, Signal};
 
-use crate::raw::{PLANAR, frame_of, rendered};
+use crate::raw::{PLANAR, rendered};
 
 const SIZE: Dimensions = Dimensions { width: 640, height: 360 };
 

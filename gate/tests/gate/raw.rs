@@ -4,42 +4,9 @@ use std::{
     ffi::OsStr,
     io::Read,
     process::{Command, Stdio},
-    sync::Arc,
 };
 
-use media::{
-    Dimensions, Frame, HostFrameBuffer, PixelLayout, Pixels, Plane, SampleFormat, SampleRange,
-    Subsampling, Timestamp,
-};
-
-struct Raw {
-    bytes: Vec<u8>,
-    extent: Dimensions,
-    chroma: Dimensions,
-    layout: PixelLayout,
-}
-
-impl Raw {
-    fn plane(&self, start: u64, extent: Dimensions, step: usize) -> Plane<'_> {
-        let bytes = self.layout.sample.bytes();
-        let stride = extent.width as usize * step * bytes;
-        let data = &self.bytes[start as usize * bytes..];
-        Plane::new(data, stride, extent, self.layout.sample, step).expect("whole")
-    }
-}
-
-impl HostFrameBuffer for Raw {
-    fn luma(&self) -> Plane<'_> {
-        self.plane(0, self.extent, 1)
-    }
-
-    fn chroma(&self) -> Option<[Plane<'_>; 2]> {
-        let start = self.extent.area();
-        let (step, next) =
-            if self.layout.interleaved_chroma { (2, 1) } else { (1, self.chroma.area()) };
-        Some([start, start + next].map(|start| self.plane(start, self.chroma, step)))
-    }
-}
+use media::{Dimensions, PixelLayout, SampleFormat, SampleRange, Subsampling};
 
 /// Eight-bit planar 4:2:0, FFmpeg's `yuv420p`.
 pub const PLANAR: PixelLayout = PixelLayout {
@@ -68,16 +35,4 @@ pub fn rendered(
         assert!(is_whole || running.wait().expect("it ends").success(), "{ffmpeg:?} failed");
         is_whole.then_some(bytes)
     })
-}
-
-/// Returns the frame of these samples.
-pub fn frame_of(
-    bytes: Vec<u8>,
-    extent: Dimensions,
-    layout: PixelLayout,
-    source_index: u64,
-) -> Frame {
-    let chroma = layout.subsampling.chroma_extent(extent).expect("colours");
-    let pixels = Pixels::Host(Arc::new(Raw { bytes, extent, chroma, layout }));
-    Frame { pts: Timestamp::from_millis(0), source_index, extent, layout, pixels }
 }

@@ -1,9 +1,10 @@
 //! Frames of clips by FFmpeg, in each storage that decoders output.
 
 use clips::pick_with;
+use gate::conformance::frame_of;
 use media::{Dimensions, Frame, PixelLayout, SampleFormat};
 
-use crate::raw::{PLANAR, frame_of, rendered};
+use crate::raw::{PLANAR, rendered};
 
 /// FFmpeg's name of a pixel format, columns, rows, and the layout.
 type Shape = (&'static str, u32, u32, PixelLayout);
