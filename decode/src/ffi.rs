@@ -22,7 +22,7 @@ mod parameters;
 mod place;
 mod undecoded_blocks;
 
-pub(crate) use av_frame::{AvFrame, DecodedFrame};
+pub(crate) use av_frame::AvFrame;
 pub(crate) use codec::{CodecContext, DamagePolicy, DecoderSetup, decoder_name};
 pub use device::{HwDevice, HwDeviceSpec};
 pub(crate) use error::{AvError, failed};

@@ -13,7 +13,7 @@ use crate::{
     DecodeError, DecoderChain, DemuxLimits,
     decoder::{FrameDecoder, open_software},
     demux::check_extent,
-    ffi::{AvError, AvFrame, DamagePolicy, DecodedFrame, DecoderSetup, Packet, Place},
+    ffi::{AvError, AvFrame, DamagePolicy, DecoderSetup, Packet, Place},
     keyframe_gate::KeyframeGate,
     pts_pairing::PtsPairing,
 };
@@ -143,9 +143,9 @@ impl LiveDecoder {
     fn pair(&mut self, frame: AvFrame) -> Result<Option<(i64, Frame)>, DecodeError> {
         let Some(key) = frame.packet_pts() else { return Ok(None) };
         let Some(pts) = self.pairing.take(key) else { return Ok(None) };
-        let DecodedFrame { extent, layout, pixels } = frame.into_shown(&mut Place::default())?;
-        check_extent(extent, self.setup.limits)?;
-        Ok(Some((key, Frame { pts, source_index: 0, extent, layout, pixels })))
+        let frame = frame.into_shown(&mut Place::default(), pts, 0)?;
+        check_extent(frame.extent, self.setup.limits)?;
+        Ok(Some((key, frame)))
     }
 
     /// Drops the pictures, queued here or held for reordering in the decoder, of units from `key` on, and

@@ -4,7 +4,8 @@ use std::{ffi::CStr, ptr::NonNull, sync::Arc};
 
 use ffmpeg_next::ffi;
 use media::{
-    Dimensions, HostFrameBuffer, PixelLayout, Pixels, Plane, SampleFormat, SampleRange, Subsampling,
+    Dimensions, Frame, HostFrameBuffer, PixelLayout, Pixels, Plane, SampleFormat, SampleRange,
+    Subsampling, Timestamp,
 };
 
 use super::{
@@ -21,13 +22,6 @@ pub(crate) struct AvFrame {
     raw: NonNull<ffi::AVFrame>,
     /// Owner of the device memory, for a picture that stays on its device.
     pub(super) keeper: Option<DeviceFrameOwner>,
-}
-
-/// Size, layout and pixels of a frame.
-pub(crate) struct DecodedFrame {
-    pub(crate) extent: Dimensions,
-    pub(crate) layout: PixelLayout,
-    pub(crate) pixels: Pixels,
 }
 
 // SAFETY: owned by this value; libav counts references to the buffers behind it atomically.
@@ -167,16 +161,23 @@ impl AvFrame {
     }
 
     /// Checks the layout and every plane and lends the pixels; `place` holds a picture in host memory.
-    pub(crate) fn into_shown(mut self, place: &mut Place) -> Result<DecodedFrame, DecodeError> {
+    pub(crate) fn into_shown(
+        mut self,
+        place: &mut Place,
+        pts: Timestamp,
+        source_index: u64,
+    ) -> Result<Frame, DecodeError> {
         let Some(keeper) = self.keeper.take() else {
             let picture = self.into_picture()?;
             let (extent, layout) = (picture.extent, picture.shape.layout);
-            return Ok(DecodedFrame { extent, layout, pixels: Pixels::Host(place.lend(picture)) });
+            let pixels = Pixels::Host(place.lend(picture));
+            return Ok(Frame { pts, source_index, extent, layout, pixels });
         };
         let unsupported = self.unsupported();
         let shown = self.extent().zip(DeviceFrame::new(self, keeper));
         let (extent, (layout, picture)) = shown.ok_or(unsupported)?;
-        Ok(DecodedFrame { extent, layout, pixels: Pixels::Device(Arc::new(picture)) })
+        let pixels = Pixels::Device(Arc::new(picture));
+        Ok(Frame { pts, source_index, extent, layout, pixels })
     }
 
     fn unsupported(&self) -> DecodeError {

@@ -2,7 +2,7 @@
 
 use std::{ops::ControlFlow, sync::atomic::Ordering};
 
-use media::{Dimensions, Frame};
+use media::Dimensions;
 
 use super::{
     FrameSink,
@@ -12,7 +12,7 @@ use super::{
 use crate::{
     decoder::FrameDecoder,
     demux::check_extent,
-    ffi::{AvFrame, DamagePolicy, DecodedFrame, Place, failed},
+    ffi::{AvFrame, DamagePolicy, Place, failed},
 };
 
 /// Most errors in a row of a decoder while its pictures are taken.
@@ -91,9 +91,7 @@ pub(super) fn emit(
         sink.skipped_frames();
         return Ok(());
     }
-    let DecodedFrame { extent, layout, pixels } = frame.into_shown(place)?;
-    let pts = task.at(ticks);
-    let taken = sink.frame(index, Frame { pts, source_index, extent, layout, pixels });
+    let taken = sink.frame(index, frame.into_shown(place, task.at(ticks), source_index)?);
     place.take_back();
     match taken {
         ControlFlow::Continue(()) => Ok(()),
