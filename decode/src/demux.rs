@@ -240,7 +240,7 @@ impl Demuxer {
         let codec = parameters
             .codec()
             .ok_or_else(|| DecodeError::UnsupportedCodec(parameters.codec_name()))?;
-        let container = format.name().to_owned();
+        let container = format.name.clone();
         let is_mov = container.starts_with("mov,");
         let damaged = |detail: &str| DecodeError::DamagedHeader {
             container: container.clone(),

@@ -115,7 +115,7 @@ impl CodecContext {
             unsafe { ffi::avcodec_find_decoder_by_name(name.as_ptr()) }
         });
         let format = device.format_of(decoder).ok_or_else(|| {
-            let backend = device.backend().as_str();
+            let backend = device.backend.as_str();
             device::not_built(&format!("{backend} for {}", codec.as_str()))
         })?;
         let device = Some((device, format));
@@ -143,8 +143,8 @@ impl CodecContext {
             device_format: device.map(|(_, format)| format),
             lost: OnceLock::new(),
         });
-        let backend = device.map_or(DecodeBackend::Software, |(device, _)| device.backend());
-        let nvidia = device.and_then(|(device, _)| device.nvidia().cloned());
+        let backend = device.map_or(DecodeBackend::Software, |(device, _)| device.backend);
+        let nvidia = device.and_then(|(device, _)| device.nvidia.clone());
         // With damage discarded, unused memory is not cleared, so holes cannot be found.
         let may_have_holes =
             codec == Codec::H265 && on_damage == DamagePolicy::Refuse && device.is_none();
@@ -185,7 +185,7 @@ impl CodecContext {
             (*raw).opaque = Arc::as_ptr(&self.guard).cast_mut().cast();
             (*raw).get_buffer2 = Some(get_buffer);
             if let Some(parameters) = parameters {
-                (*raw).pkt_timebase = parameters.timebase();
+                (*raw).pkt_timebase = parameters.timebase;
             }
             (*raw).thread_count = i32::try_from(threads).unwrap_or(i32::MAX);
             if on_damage != DamagePolicy::Conceal && matches!(codec, Codec::H264 | Codec::H265) {

@@ -34,8 +34,8 @@ pub struct HwDeviceSpec {
 /// Open device, shared by the decoders of many threads.
 pub struct HwDevice {
     raw: NonNull<ffi::AVBufferRef>,
-    backend: DecodeBackend,
-    nvidia: Option<CudaContext>,
+    pub(super) backend: DecodeBackend,
+    pub(super) nvidia: Option<CudaContext>,
 }
 
 /// State of an NVIDIA device.
@@ -95,14 +95,6 @@ impl HwDevice {
             nvidia.keeps = nvidia.number == number;
         }
         self
-    }
-
-    pub(super) fn nvidia(&self) -> Option<&CudaContext> {
-        self.nvidia.as_ref()
-    }
-
-    pub(super) fn backend(&self) -> DecodeBackend {
-        self.backend
     }
 
     /// Returns a new reference for a decoder to own; null if memory runs out.

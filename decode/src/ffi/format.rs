@@ -19,7 +19,8 @@ use crate::{ByteSource, DecodeError};
 /// Owns an `AVFormatContext` and the byte stream it reads.
 pub(crate) struct FormatContext {
     context: *mut ffi::AVFormatContext,
-    name: String,
+    /// libav's name of the container.
+    pub(crate) name: String,
     io: AvioContext,
 }
 
@@ -73,14 +74,7 @@ impl FormatContext {
         let mut kind: *const ffi::AVInputFormat = ptr::null();
         // SAFETY: the byte stream is valid, the name is a C string, 0 means libav's own limits.
         let probed = unsafe {
-            ffi::av_probe_input_buffer2(
-                io.context(),
-                &mut kind,
-                c"".as_ptr(),
-                ptr::null_mut(),
-                0,
-                0,
-            )
+            ffi::av_probe_input_buffer2(io.context, &mut kind, c"".as_ptr(), ptr::null_mut(), 0, 0)
         };
         if probed < 0 || kind.is_null() {
             return Err(DecodeError::UnsupportedContainer(None));
@@ -112,12 +106,12 @@ impl FormatContext {
         // SAFETY: a field to be set before opening, and a C string. The description is read first and the
         // packets after it, which is how libav's custom_io works.
         let kind = unsafe {
-            (*format.context).pb = text.context();
+            (*format.context).pb = text.context;
             ffi::av_find_input_format(c"sdp".as_ptr())
         };
         format.open_input(kind, &mut options)?;
         // SAFETY: the context is open, and the stream of packets lives as long as it does.
-        unsafe { (*format.context).pb = format.io.context() };
+        unsafe { (*format.context).pb = format.io.context };
         format.look_at_streams(streams_max)?;
         Ok(format)
     }
@@ -144,8 +138,8 @@ impl FormatContext {
         // SAFETY: fields to be set before opening. `opaque` points to the source that lives as
         // long as `format.io`, which is dropped after the context.
         unsafe {
-            (*context).pb = format.io.context();
-            (*context).opaque = format.io.source().cast();
+            (*context).pb = format.io.context;
+            (*context).opaque = format.io.source.cast();
             (*context).io_open = Some(refuse);
             // The byte stream is freed by us, the list with the context.
             (*context).flags |= ffi::AVFMT_FLAG_CUSTOM_IO;
@@ -190,10 +184,6 @@ impl FormatContext {
             return DecodeError::NestedResource(self.name.clone());
         }
         DecodeError::DamagedHeader { container: self.name.clone(), detail: error.to_string() }
-    }
-
-    pub(crate) fn name(&self) -> &str {
-        &self.name
     }
 
     pub(crate) fn stream_count(&self) -> usize {

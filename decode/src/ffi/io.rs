@@ -27,8 +27,8 @@ pub(super) struct AvioOpaque {
 
 /// Owns an `AVIOContext` and the input behind it.
 pub(super) struct AvioContext {
-    context: *mut ffi::AVIOContext,
-    source: *mut AvioOpaque,
+    pub(super) context: *mut ffi::AVIOContext,
+    pub(super) source: *mut AvioOpaque,
 }
 
 // SAFETY: both pointers are owned by this value alone, and `AvioOpaque` holds only `Send` data.
@@ -64,14 +64,6 @@ impl AvioContext {
             }
         })?;
         Ok(io)
-    }
-
-    pub(super) fn context(&self) -> *mut ffi::AVIOContext {
-        self.context
-    }
-
-    pub(super) fn source(&self) -> *mut AvioOpaque {
-        self.source
     }
 
     /// Takes the input; nothing can be read afterwards.

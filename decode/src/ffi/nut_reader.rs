@@ -91,7 +91,7 @@ impl NutFrames {
         let raw = NonNull::new(unsafe { ffi::avcodec_alloc_context3(decoder) })
             .ok_or(AvError::NO_MEMORY)
             .map_err(failed("avcodec_alloc_context3"))?;
-        let timebase = facts.parameters.timebase();
+        let timebase = facts.parameters.timebase;
         let pictures = NutFrames { format, shaper: raw, timebase, tail };
         // SAFETY: both are valid and the context is not open yet.
         unsafe {

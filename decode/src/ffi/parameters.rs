@@ -10,7 +10,7 @@ use super::{AvError, av_frame};
 /// Owns an `AVCodecParameters` and the stream's timebase.
 pub(crate) struct Parameters {
     raw: *mut ffi::AVCodecParameters,
-    timebase: ffi::AVRational,
+    pub(super) timebase: ffi::AVRational,
 }
 
 // SAFETY: owned by this value and only read after `copy_of`.
@@ -37,10 +37,6 @@ impl Parameters {
 
     pub(super) fn as_ptr(&self) -> *const ffi::AVCodecParameters {
         self.raw
-    }
-
-    pub(super) fn timebase(&self) -> ffi::AVRational {
-        self.timebase
     }
 
     fn raw(&self) -> &ffi::AVCodecParameters {
