@@ -321,11 +321,10 @@ impl Copy {
         time_ms >= end_ms
     }
 
-    fn write(&mut self, at: usize, mut packet: Packet, pts: i64, dts: i64) {
+    fn write(&mut self, at: usize, packet: Packet, pts: i64, dts: i64) {
         let lane = &mut self.lanes[at];
-        let (pts, dts) = lane.place(pts, dts);
-        packet.set_times(pts, dts);
-        match self.muxer.write(at, packet, lane.timebase) {
+        let times = lane.place(pts, dts);
+        match self.muxer.write(at, packet, times, lane.timebase) {
             Ok(()) => self.written += 1,
             Err(error) => self.error = Some(error),
         }

@@ -112,20 +112,22 @@ impl Muxer {
         Ok(())
     }
 
-    /// Writes the next packet of stream `stream`, whose times are in `timebase`.
+    /// Writes the next packet of stream `stream`, with these times in `timebase`.
     pub(crate) fn write(
         &mut self,
         stream: usize,
-        mut packet: Packet,
+        packet: Packet,
+        (pts, dts): (i64, i64),
         timebase: Timebase,
     ) -> Result<(), AvError> {
-        packet.set_stream(stream);
         let from = ffi::AVRational { num: timebase.num() as i32, den: timebase.den() as i32 };
-        // SAFETY: the header is written and the packet is of one of its streams; it stays ours.
+        // SAFETY: the header is written and the packet, which stays ours alone, is of one of its streams.
         unsafe {
+            let raw = packet.as_ptr();
+            ((*raw).stream_index, (*raw).pts, (*raw).dts) = (stream as i32, pts, dts);
             let to = *(*self.context).streams.add(stream);
-            ffi::av_packet_rescale_ts(packet.as_ptr(), from, (*to).time_base);
-            AvError::check(ffi::av_write_frame(self.context, packet.as_ptr()))
+            ffi::av_packet_rescale_ts(raw, from, (*to).time_base);
+            AvError::check(ffi::av_write_frame(self.context, raw))
         }
     }
 

@@ -94,17 +94,6 @@ impl Packet {
         }
     }
 
-    pub(crate) fn set_times(&mut self, pts: i64, dts: i64) {
-        // SAFETY: the packet is owned by this value alone.
-        let raw = unsafe { self.0.as_mut() };
-        (raw.pts, raw.dts) = (pts, dts);
-    }
-
-    pub(super) fn set_stream(&mut self, index: usize) {
-        // SAFETY: as above.
-        unsafe { self.0.as_mut() }.stream_index = index as i32;
-    }
-
     /// Returns true if the container marks the packet as a keyframe.
     pub(crate) fn is_keyframe(&self) -> bool {
         self.raw().flags & ffi::AV_PKT_FLAG_KEY != 0
