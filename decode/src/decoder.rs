@@ -14,13 +14,11 @@ use crate::{
 };
 
 pub(crate) trait FrameDecoder: Send {
-    /// Takes a packet. An error is the packet's fault unless the decoder is [`FrameDecoder::lost`].
+    /// Takes a packet; `None` signals that none follows, so that the remaining pictures come out. An error is
+    /// the packet's fault unless the decoder is [`FrameDecoder::lost`].
     ///
     /// The caller must take every picture before it sends the next packet.
-    fn send(&mut self, packet: &Packet) -> Result<(), AvError>;
-
-    /// Signals that no packet follows, so that the remaining pictures come out.
-    fn send_end(&mut self) -> Result<(), AvError>;
+    fn send(&mut self, packet: Option<&Packet>) -> Result<(), AvError>;
 
     /// Returns the next picture in presentation order; `None` if it needs more packets or has ended.
     fn receive(&mut self) -> Result<Option<AvFrame>, AvError>;

@@ -153,7 +153,11 @@ impl ProgramDecoder {
 }
 
 impl FrameDecoder for ProgramDecoder {
-    fn send(&mut self, packet: &Packet) -> Result<(), AvError> {
+    fn send(&mut self, packet: Option<&Packet>) -> Result<(), AvError> {
+        let Some(packet) = packet else {
+            self.talk.send_end();
+            return Ok(());
+        };
         if packet.reconfigures() {
             return Err(self.lose("the stream changes its configuration out of band"));
         }
@@ -171,11 +175,6 @@ impl FrameDecoder for ProgramDecoder {
             return Err(self.lose("a picture is too large"));
         };
         self.talk.send([&header[..], &bytes].concat());
-        Ok(())
-    }
-
-    fn send_end(&mut self) -> Result<(), AvError> {
-        self.talk.send_end();
         Ok(())
     }
 

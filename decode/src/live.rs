@@ -84,7 +84,7 @@ impl LiveDecoder {
         }
         let key = self.pairing.insert(unit.pts);
         let decoded = Packet::copied([&unit.data, &[]], key)
-            .and_then(|packet| self.engine.send(&packet))
+            .and_then(|packet| self.engine.send(Some(&packet)))
             .map_err(damaged)
             .and_then(|()| self.collect());
         decoded.map_err(|error| {
@@ -111,7 +111,7 @@ impl LiveDecoder {
 
     /// Ends the stream: `poll` returns the remaining pictures; a later `push` starts a new stream.
     pub fn flush(&mut self) -> Result<(), DecodeError> {
-        let drained = self.engine.send_end().map_err(damaged).and_then(|()| self.collect());
+        let drained = self.engine.send(None).map_err(damaged).and_then(|()| self.collect());
         let drained = drained.map_err(|error| self.engine.too_large().unwrap_or(error));
         self.start_anew();
         self.replace_lost()?;
@@ -151,7 +151,7 @@ impl LiveDecoder {
     /// Drops the pictures, queued here or held for reordering in the decoder, of units from `key` on, and
     /// keeps the earlier ones.
     fn keep_before(&mut self, key: i64) {
-        if self.gop.is_open && self.engine.send_end().is_ok() {
+        if self.gop.is_open && self.engine.send(None).is_ok() {
             // An error means that no further picture can be kept.
             while let Ok(Some(frame)) = self.engine.receive() {
                 let kept = if frame.is_damaged() { Ok(None) } else { self.pair(frame) };

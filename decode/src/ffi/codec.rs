@@ -232,16 +232,12 @@ impl FrameDecoder for CodecContext {
         format!("{}:{}", self.backend.as_str(), name.to_string_lossy())
     }
 
-    fn send(&mut self, packet: &Packet) -> Result<(), AvError> {
-        // SAFETY: both are valid; libav takes its own reference to the bytes.
-        let code = unsafe { ffi::avcodec_send_packet(self.raw.as_ptr(), packet.as_ptr()) };
+    fn send(&mut self, packet: Option<&Packet>) -> Result<(), AvError> {
+        let packet = packet.map_or(std::ptr::null_mut(), Packet::as_ptr);
+        // SAFETY: both are valid, and a null packet signals the end of the stream; libav takes its own reference
+        // to the bytes.
+        let code = unsafe { ffi::avcodec_send_packet(self.raw.as_ptr(), packet) };
         AvError::check(code).map_err(|error| self.guard.note_device(error))
-    }
-
-    fn send_end(&mut self) -> Result<(), AvError> {
-        // SAFETY: a null packet signals the end of the stream.
-        AvError::check(unsafe { ffi::avcodec_send_packet(self.raw.as_ptr(), std::ptr::null()) })
-            .map_err(|error| self.guard.note_device(error))
     }
 
     fn receive(&mut self) -> Result<Option<AvFrame>, AvError> {

@@ -121,7 +121,7 @@ pub(super) fn feed(
             _ => None,
         };
         tally.repeat.is_last_sent = unit.is_repeat;
-        let sent = context.send(prefixed.as_ref().unwrap_or(&unit.payload));
+        let sent = context.send(Some(prefixed.as_ref().unwrap_or(&unit.payload)));
         if sent.is_err() {
             tally.note_damage(context, unit.is_repeat)?;
         }
@@ -133,7 +133,7 @@ pub(super) fn feed(
     tally.repeat.is_last_sent = false;
     if !job.segment.is_continued {
         // With frame threads, errors of the last packets appear only here.
-        if context.send_end().is_err() {
+        if context.send(None).is_err() {
             tally.note_damage(context, false)?;
         }
         // `Break` is irrelevant here: no packet is left.

@@ -67,21 +67,18 @@ impl DecoderFactory for Flaky {
 }
 
 impl FrameDecoder for FlakyEngine {
-    fn send(&mut self, packet: &Packet) -> Result<(), AvError> {
+    fn send(&mut self, packet: Option<&Packet>) -> Result<(), AvError> {
         if let Some(beside) = &mut self.beside {
             beside.wait();
         }
-        if self.packets_left.fetch_sub(1, Ordering::Relaxed) <= 0 && self.fault != Fault::Open {
+        let is_last = packet.is_some() && self.packets_left.fetch_sub(1, Ordering::Relaxed) <= 0;
+        if is_last && self.fault != Fault::Open {
             self.is_gone = true;
             if self.fault == Fault::Packet {
                 return Err(AvError::IO);
             }
         }
         self.inner.send(packet)
-    }
-
-    fn send_end(&mut self) -> Result<(), AvError> {
-        self.inner.send_end()
     }
 
     fn receive(&mut self) -> Result<Option<AvFrame>, AvError> {

@@ -71,7 +71,7 @@ impl Order {
         self.ranks.push_back(decoded.saturating_add(self.depth.saturating_mul(self.step)));
         if let Ok(keyed) = Packet::copied([packet.data(), &[]], key) {
             // A packet that the decoder refuses gets no time and is left out.
-            decoder.send(&keyed).ok();
+            decoder.send(Some(&keyed)).ok();
         }
         self.held.push_back(Held { packet, key, decoded, shown: None });
         self.take_out(decoder.as_mut());
@@ -82,7 +82,7 @@ impl Order {
     pub fn end(&mut self) {
         if let Some(mut decoder) = self.decoder.take() {
             // A decoder that refuses the end signal still returns the pictures that it has.
-            decoder.send_end().ok();
+            decoder.send(None).ok();
             self.take_out(decoder.as_mut());
         }
         self.is_over = true;
