@@ -151,9 +151,7 @@ pub struct Demuxer {
     seen: Option<(Timestamp, Timestamp)>,
     read_failed: bool,
     ended: bool,
-    /// True if the input cannot be read again.
-    pub(crate) is_live: bool,
-    /// Arrival of the first bytes of such an input.
+    /// Arrival of the first bytes of a live input, which cannot be read again; `None` for any other.
     heard_at: Option<Instant>,
     /// True if the input arrives live and each picture must be delivered at once.
     pub(crate) flows: bool,
@@ -196,7 +194,7 @@ impl Demuxer {
             input.rewind().map_err(|error| DecodeError::Input(error.to_string()))?;
             format = FormatContext::open(input, check_container, limits.streams, 0)?;
         }
-        Ok(Demuxer { is_live: true, heard_at, ..Demuxer::of_format(format, limits)? })
+        Ok(Demuxer { heard_at, ..Demuxer::of_format(format, limits)? })
     }
 
     /// Opens live media over RTP: `description` is an SDP text about one video stream, and each read of
@@ -209,7 +207,7 @@ impl Demuxer {
         let heard_at = Some(Instant::now());
         let format = FormatContext::open_rtp(description, packets, limits.streams)?;
         let opened = Demuxer::of_format(format, limits)?;
-        Ok(Demuxer { is_live: true, heard_at, ..opened }.flowing())
+        Ok(Demuxer { heard_at, ..opened }.flowing())
     }
 
     /// Makes the times of an input continuous whose parts may each restart them; of one that is endless they
@@ -285,7 +283,6 @@ impl Demuxer {
             seen: None,
             read_failed: false,
             ended: false,
-            is_live: false,
             heard_at: None,
             flows: false,
             continuity: None,
@@ -300,7 +297,8 @@ impl Demuxer {
         &self.stream
     }
 
-    /// Returns when the first bytes of an input came that can be read only once, before it was probed.
+    /// Returns when the first bytes of a live input came, before it was probed; `None` if the input can be
+    /// read again.
     pub fn heard_at(&self) -> Option<Instant> {
         self.heard_at
     }

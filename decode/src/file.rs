@@ -118,8 +118,8 @@ pub fn decode_file<S: FrameSink>(
     let source_rate = demuxer.stream().source_rate;
     let begin = demuxer.begin(options.sampling);
     let mut collector = Collector { position: begin, ..Collector::default() };
-    let mut conceals = demuxer.is_live;
-    let asked = decoders.first(demuxer.stream().codec).filter(|_| !demuxer.is_live);
+    let mut conceals = demuxer.heard_at().is_some();
+    let asked = decoders.first(demuxer.stream().codec).filter(|_| !conceals);
     let first = PreferredDecoderState::new(asked);
     let facts = loop {
         // The reference decoder cuts as usual: its output for damaged media depends on the cuts.

@@ -45,7 +45,7 @@ impl State {
         if self.exhausted || self.position.sampled < task.options.max_frames {
             return false;
         }
-        if self.demuxer.is_live {
+        if self.demuxer.heard_at().is_some() {
             return true;
         }
         let mut end = self.position;
