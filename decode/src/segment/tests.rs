@@ -26,22 +26,24 @@ fn unit(kind: char, pts: Option<i64>) -> CodedPacket<()> {
     }
 }
 
-/// Returns the segments of `units`, without a minimum of packets before a repeated start.
-fn segments(units: impl IntoIterator<Item = CodedPacket<()>>) -> Vec<PacketSegment<()>> {
-    let mut segmenter = Segmenter { repeat_packets_min: 0, ..Segmenter::new() };
-    let mut found: Vec<PacketSegment<()>> = Vec::new();
-    for unit in units {
-        segmenter.push(unit);
-        found.extend(segmenter.pop());
-    }
+/// Returns the segments into which `segmenter` cuts `units`.
+fn segments(
+    mut segmenter: Segmenter<()>,
+    units: impl Iterator<Item = CodedPacket<()>>,
+) -> Vec<PacketSegment<()>> {
+    units.for_each(|unit| segmenter.push(unit));
     segmenter.finish();
-    found.extend(std::iter::from_fn(|| segmenter.pop()));
-    found
+    segmenter.ready.into()
+}
+
+/// As [`segments`], but returns the numbers of packets.
+fn lengths(segmenter: Segmenter<()>, units: impl Iterator<Item = CodedPacket<()>>) -> Vec<usize> {
+    segments(segmenter, units).iter().map(|segment| segment.units.len()).collect()
 }
 
 /// Returns the lengths of the segments, with `+` after one that the next continues.
-fn cuts(units: impl IntoIterator<Item = CodedPacket<()>>) -> Vec<String> {
-    let found = segments(units);
+fn cuts(units: impl Iterator<Item = CodedPacket<()>>) -> Vec<String> {
+    let found = segments(Segmenter::new(), units);
     let mut continues = false;
     for segment in &found {
         assert_eq!(segment.continues_previous, continues);
@@ -74,6 +76,7 @@ fn cuts_fall_only_where_they_change_nothing() {
 }
 
 /// Returns the times of each segment's packets in decode order, in brackets if repeated in the next segment.
+/// Any number of packets before a start suffices to repeat it.
 fn drawn(kinds: &str, times: &[i64]) -> Vec<String> {
     let units = kinds.chars().zip(times).map(|(kind, &pts)| unit(kind, Some(pts)));
     let name = |unit: &CodedPacket<()>| {
@@ -82,7 +85,8 @@ fn drawn(kinds: &str, times: &[i64]) -> Vec<String> {
     };
     let names =
         |segment: &PacketSegment<()>| segment.units.iter().map(name).collect::<Vec<_>>().join(" ");
-    segments(units).iter().map(names).collect()
+    let segmenter = Segmenter { repeat_packets_min: 0, ..Segmenter::new() };
+    segments(segmenter, units).iter().map(names).collect()
 }
 
 #[test]
@@ -119,19 +123,12 @@ fn what_leads_a_start_goes_to_the_segment_before_with_a_repetition_of_the_start(
 fn a_start_is_repeated_only_where_it_costs_little() {
     let rows: [(i64, &[usize]); 3] = [(40, &[122, 79]), (70, &[142, 59]), (95, &[97, 96, 9])];
     for (gop, expected) in rows {
-        let mut segmenter = Segmenter::new();
-        for at in 0..200 {
-            let kind = ['S', 'r', 'p'][(at % gop).min(2) as usize];
-            let pts = match kind {
-                'S' => at + 1,
-                'r' => at - 1,
-                _ => at,
-            };
-            segmenter.push(unit(kind, Some(pts)));
-        }
-        segmenter.finish();
-        let found = std::iter::from_fn(|| segmenter.pop()).map(|segment| segment.units.len());
-        assert_eq!(found.collect::<Vec<_>>(), expected, "GOPs of {gop}");
+        let units = (0..200).map(|at| match at % gop {
+            0 => unit('S', Some(at + 1)),
+            1 => unit('r', Some(at - 1)),
+            _ => unit('p', Some(at)),
+        });
+        assert_eq!(lengths(Segmenter::new(), units), expected, "GOPs of {gop}");
     }
 }
 
@@ -157,7 +154,7 @@ fn what_is_too_long_to_hold_goes_out_in_pieces() {
 
 #[test]
 fn whoever_is_in_a_hurry_gets_a_long_first_gop_in_pieces() {
-    let rows: [(usize, usize, &[usize]); 5] = [
+    let rows: [(i64, usize, &[usize]); 5] = [
         (30, 1024, &[30, 30, 30]),
         (30, 64, &[30, 30, 30]),
         (100, 64, &[64, 36, 100, 100]),
@@ -167,13 +164,8 @@ fn whoever_is_in_a_hurry_gets_a_long_first_gop_in_pieces() {
     for (gop, hold, expected) in rows {
         let mut segmenter = Segmenter::new();
         segmenter.hold_at_first(hold);
-        for at in 0..gop * 3 {
-            let kind = if at % gop == 0 { 'S' } else { 'p' };
-            segmenter.push(unit(kind, Some(at as i64)));
-        }
-        segmenter.finish();
-        let found = std::iter::from_fn(|| segmenter.pop()).map(|segment| segment.units.len());
-        assert_eq!(found.collect::<Vec<_>>(), expected, "GOPs of {gop}, {hold} held");
+        let units = (0..gop * 3).map(|at| unit(if at % gop == 0 { 'S' } else { 'p' }, Some(at)));
+        assert_eq!(lengths(segmenter, units), expected, "GOPs of {gop}, {hold} held");
     }
 }
 
