@@ -76,8 +76,7 @@ fn markers_are_those_of_the_newest_analysis_unless_another_is_asked_for() {
     let told = server.payloads(&run, "analysis_generated");
     assert!(told.iter().map(|payload| &payload["analysis_id"]).eq(&names), "{told:?}");
 
-    server.kill();
-    let server = setup.start();
+    server.restart(&setup);
     assert_eq!(ids(&array(&server.get(&path))), of(&[&other, &second]));
     let third = analyze(&server, &run, "main", &frames(0, 6));
     assert!(!names.contains(&made_by(&third)), "the count goes on where it was");

@@ -68,8 +68,7 @@ fn the_active_limit_counts_each_owner_alone_and_no_run_that_rests_after_its_anal
     server.post_run(rests, "analyze", &analysis).assert_ok();
     let third = server.create_run();
     assert_full(&server);
-    server.kill();
-    server = setup.start();
+    server.restart(&setup);
     assert_full(&server);
     assert_eq!(server.call("POST", &format!("/v1/runs/{third}/finish")).send().status, 200);
     server.create_run();
@@ -214,8 +213,7 @@ fn idle_runs_end_and_labels_are_known_after_a_restart_and_change_no_state() {
     assert_eq!(server.kinds(&changed), kinds, "the same label again is nothing new");
     let told = server.events(&removed)[2]["payload"].clone();
     assert_eq!((&told["label"], told["request_id"].is_string()), (&Value::Null, true));
-    server.kill();
-    server = setup.start();
+    server.restart(&setup);
     for (run, expected) in [
         (&kept, json!("kept")),
         (&changed, json!("new")),

@@ -172,9 +172,7 @@ fn a_store_that_fails_delays_nothing_and_gets_all_of_it_after_a_kill() {
         wait_until(&format!("{fault:?} is counted"), || server.metric(&series) > 0.0);
         wait_until("what waits is counted", || unsent(&server) > 0.0);
         assert!(world.keys(node).is_empty());
-        server.kill();
-
-        let mut server = setup.start();
+        server.restart(&setup);
         assert_eq!(bytes(&stills(&server, &run)), kept, "{fault:?}: nothing is lost");
         assert_eq!(server.events(&run).len(), events);
         world.store.set(Fault::None);

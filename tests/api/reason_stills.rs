@@ -50,8 +50,7 @@ fn stills_are_there_no_later_than_what_is_said_of_their_chunk() {
         server.signal_kill();
         asking.join().expect("no panic");
     });
-    server.kill();
-    let server = setup.start();
+    server.restart(&setup);
     let said = times(&server, &run, "semantic_chunk_inferred", "end_pts_ms");
     let began = times(&server, &run, "semantic_chunk_inferred", "start_pts_ms");
     let stills = times(&server, &run, "keyframe_stored", "pts_ms");
@@ -100,8 +99,7 @@ fn a_reasoning_that_fails_is_charged_for_what_its_events_name() {
     let bytes = named.iter().map(|still| still["image_bytes"].as_u64().expect("a size"));
     let bytes: u64 = bytes.sum();
     let before = used(&server);
-    server.kill();
-    let server = setup.start();
+    server.restart(&setup);
     let after = used(&server);
     assert!(bytes > 0 && after >= bytes, "{after} of {bytes}");
     assert_eq!(before, after, "as it is counted at a start");

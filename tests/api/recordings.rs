@@ -142,8 +142,7 @@ fn a_recording_is_read_while_it_grows_and_kept_when_it_is_stopped_or_killed() {
             assert_eq!(server.post_run(&run, "stop", &json!({})).status, 200);
             "stopped"
         } else {
-            server.kill();
-            server = setup.start();
+            server.restart(&setup);
             "interrupted"
         };
         let decoded = server.wait_for_event(&run, "frames_decoded");

@@ -188,8 +188,7 @@ fn rows_that_the_disk_damages_while_they_are_recorded_are_told_and_kept() {
         match cut {
             "stop" => drop(server.post_run(&run, "stop", &json!({})).assert_ok()),
             _ => {
-                server.kill();
-                server = setup.start();
+                server.restart(&setup);
             }
         }
         let decoded = server.wait_for_event(&run, "frames_decoded");

@@ -158,8 +158,7 @@ fn descriptions_of_the_callers_runs_are_found_within_bounds_until_they_are_delet
     for is_restarted in [false, true] {
         if is_restarted {
             // What is found then is what was found before.
-            server.kill();
-            server = setup.start();
+            server.restart(&setup);
         }
         check_queries(&server);
         check_hits(&server);

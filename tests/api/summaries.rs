@@ -81,8 +81,7 @@ fn a_summary_says_what_the_routes_of_its_run_say_and_of_live_video_what_models_s
 
     check_shape(&found["shape"], frames, &kept);
 
-    server.kill();
-    let server = setup.start();
+    server.restart(&setup);
     assert_eq!(summary(&server, &run), found, "rebuilt from what is stored");
     assert_eq!(summary(&server, &empty), Value::Null);
     check_live(&summary(&server, &LIVE.to_string()));

@@ -52,8 +52,7 @@ fn a_stream_tells_when_it_began_where_that_is_known() {
     assert_eq!(told, [Some(json!(RECORDED_MS)), Some(Value::Null)], "null, and not absent");
     for is_restarted in [false, true] {
         if is_restarted {
-            server.kill();
-            server = setup.start();
+            server.restart(&setup);
         }
         let expected = json!({"a": RECORDED_MS, "b": null});
         assert_eq!(server.record(&run)["wall_start_ms"], expected);

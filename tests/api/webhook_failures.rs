@@ -171,8 +171,7 @@ fn what_is_never_taken_is_a_dead_letter_until_its_owner_has_it_sent_again_and_41
     receiver.on("/x", Behaviour::Answer(410, "x-any: thing"));
     events(&server, &run, 3);
     wait_for_status(&server, &run, &made["webhook_id"], "disabled");
-    server.kill();
-    server = fast.start();
+    server.restart(&fast);
     receiver.on("/x", OK);
     let good = hook(&server, &run, &receiver.url("/good"));
     events(&server, &run, 1);

@@ -69,8 +69,7 @@ fn the_events_of_every_run_of_the_caller_arrive_in_order_and_nobody_elses() {
     assert_eq!(found[302], (before.clone(), "stop_requested".to_owned()));
     assert!(found.iter().all(|(run, _)| [&before, &later].contains(&run)), "Bob's are his own");
 
-    server.kill();
-    server = setup.start();
+    server.restart(&setup);
     let newest = server.create_run();
     assert_eq!(delete(&server, &format!("/v1/runs/{later}")).status, 200);
     let arrived = |path: &str, count: usize| {

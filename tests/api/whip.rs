@@ -220,8 +220,7 @@ fn every_end_is_on_the_timeline() {
     let told = records(&server);
     let named = [json!("whip"), json!("acme \"north\""), json!("gate 3")];
     assert_eq!(told, [named, [json!("whip"), Value::Null, Value::Null]]);
-    server.kill();
-    let mut server = setup.start();
+    server.restart(&setup);
     assert_eq!(records(&server), told, "after the restart");
     assert_eq!(server.wait_for_event(&run_busy, "run_failed")["reason"], "interrupted");
     let (_, run_drained, _) = publish(&server);

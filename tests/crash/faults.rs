@@ -135,8 +135,7 @@ fn a_disk_that_fails_costs_nothing_that_was_acknowledged() {
         // A sync that fails, or a mark behind a batch, leaves the disk unknown: the log takes no more, and its server ends.
         let may_end = ["s", "w"].contains(&kind) && [EIO, ENOSPC].contains(&error);
         assert!(may_end || health == Some(200), "{what}: it lives");
-        server.kill();
-        let server = sound.start();
+        server.restart(&sound);
         for (run, ids) in acknowledged.iter().chain([(&before.0, &vec![before.1])]) {
             verify(&server, run, ids, &mut Default::default());
             kept += ids.len();

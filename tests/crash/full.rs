@@ -238,8 +238,7 @@ fn a_disk_that_stays_full_costs_nothing_that_was_taken_and_all_goes_on_behind_it
     };
     verify_live(&server, &mut seen);
     drop((live, again));
-    server.kill();
-    let server = setup.start();
+    server.restart(&setup);
     taken.check(&server, &clip);
     verify_live(&server, &mut seen);
 }

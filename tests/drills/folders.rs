@@ -246,8 +246,7 @@ fn every_folder_reads_as_it_was_told_and_goes_on() {
         server.post_run(&run, "ingest", &source).assert_ok();
         let begun = server.events(&run)[0]["seq"].as_u64();
         assert!(begun > events.last().and_then(|event| event["seq"].as_u64()), "{begun:?}");
-        server.kill();
-        let server = setup.start();
+        server.restart(&setup);
         check(&server, told);
         assert_eq!(server.events(recording), events, "it is told once");
         assert_eq!(server.get(&format!("/v1/runs/{run}/signals")).status, 200);

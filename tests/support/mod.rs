@@ -402,6 +402,12 @@ impl Server {
         child.wait().expect("waited for");
     }
 
+    /// Kills it, and starts one of `setup` in its place.
+    pub fn restart(&mut self, setup: &Setup) {
+        self.kill();
+        *self = setup.start();
+    }
+
     pub fn wait(&mut self, limit: Duration) -> ExitStatus {
         let started = Instant::now();
         let child = &mut self.child.as_mut().expect("a server of its own").0;
