@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::{
     api::{
+        analyses::frame,
         camera::{self, ball, watching},
         remote_rtsp::Camera,
         stream::Stream,
@@ -146,14 +147,11 @@ fn other_thresholds_give_other_episodes_without_a_trace(server: &Server, run: &s
     assert_eq!(deaf["after"]["reasons"]["activity_started"], 0);
     assert!(deaf["changed_frames"].as_u64().is_some_and(|changed| changed >= 4));
     // Signals of a caller may tell of it too.
-    let frame = |index: u64| {
-        json!({
-            "frame_index": index, "pts_ms": index * 100, "perceptual_hash": "00000000000000ff",
-            "luma_mean": 0.5, "flicker_score": 0, "ghosting_score": 0, "noise_variance_score": 0,
-            "scene_score": 0, "activity_score": if (10..20).contains(&index) { 0.1 } else { 0.0 },
-        })
+    let scored = |index: u64| {
+        let score = if (10..20).contains(&index) { 0.1 } else { 0.0 };
+        with(frame(index), &json!({"pts_ms": index * 100, "activity_score": score}))
     };
-    let frames: Value = (0..50).map(frame).collect();
+    let frames: Value = (0..50).map(scored).collect();
     let told = tried(&json!({ "frames": frames }));
     let expected = json!({"start_frame": 10, "end_frame": 19, "region": null});
     assert_has(&told["episodes"][0], &expected);

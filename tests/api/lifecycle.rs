@@ -6,7 +6,7 @@ use media::RunId;
 use serde_json::{Value, json};
 use timeline::{AnalysisGenerated, Event};
 
-use super::routes::frame;
+use super::analyses::frame;
 use crate::support::{BOB, Server, Setup, seed, shared, wait_until};
 
 /// Sends `count` requests at once and returns their statuses, sorted.
@@ -64,7 +64,7 @@ fn the_active_limit_counts_each_owner_alone_and_no_run_that_rests_after_its_anal
     let [rests, waits] = [0, 1].map(|at| listed[at]["run_id"].as_str().expect("an id"));
     server.post_run(waits, "keepalive", &json!({})).assert_ok();
     assert_full(&server);
-    let analysis = json!({"model": "qwen3-vl-8b", "frames": [frame()]});
+    let analysis = json!({"model": "qwen3-vl-8b", "frames": [frame(0)]});
     server.post_run(rests, "analyze", &analysis).assert_ok();
     let third = server.create_run();
     assert_full(&server);
@@ -140,7 +140,7 @@ fn completed(server: &Server, run: &str) -> Value {
 fn a_finished_run_is_completed_and_takes_no_more() {
     let server = shared();
     let (fresh, analyzed) = (server.create_run(), server.create_run());
-    let body = json!({"model": "qwen3-vl-8b", "frames": [frame()], "stream_id": "yard"});
+    let body = json!({"model": "qwen3-vl-8b", "frames": [frame(0)], "stream_id": "yard"});
     server.post_run(&analyzed, "analyze", &body).assert_ok();
     for (run, stream, frames) in [(&fresh, Value::Null, 0), (&analyzed, json!("yard"), 1)] {
         let path = format!("/v1/runs/{run}/finish");

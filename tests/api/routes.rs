@@ -7,7 +7,10 @@ pub mod book;
 use serde_json::{Value, json};
 
 use crate::{
-    api::uploads::{TYPE, file_form, uploading},
+    api::{
+        analyses::frame,
+        uploads::{TYPE, file_form, uploading},
+    },
     support::{Reply, Server, Setup, assert_has, clip_bytes, shared},
 };
 use book::Book;
@@ -23,14 +26,6 @@ fn envelope(reply: &Reply) -> bool {
         && error["details"].is_array()
 }
 
-/// A frame that analyze takes.
-pub fn frame() -> Value {
-    json!({
-        "frame_index": 0, "pts_ms": 0, "perceptual_hash": "00ff00ff00ff00ff", "luma_mean": 0.5,
-        "flicker_score": 0.0, "ghosting_score": 0.0, "noise_variance_score": 0.0,
-    })
-}
-
 fn question(run: Option<&str>) -> Value {
     json!({"model": "qwen3-vl-4b", "prompt": "p", "run_id": run})
 }
@@ -41,7 +36,7 @@ pub fn work(run: &str) -> [(String, Value); 5] {
     [
         ("/v1/runs".to_owned(), json!({})),
         (of("ingest"), json!({"source_uri": "talk.mp4"})),
-        (of("analyze"), json!({"model": "qwen3-vl-8b", "frames": [frame()]})),
+        (of("analyze"), json!({"model": "qwen3-vl-8b", "frames": [frame(0)]})),
         (of("reason"), json!({"source_uri": "talk.mp4", "model": "qwen3-vl-4b"})),
         ("/v1/infer".to_owned(), question(Some(run))),
     ]
@@ -117,7 +112,7 @@ fn ordinary(server: &Server, book: &mut Book) {
     assert_eq!(server.post_run(&ended, "stop", &json!({})).status, 200);
     assert_eq!(server.call("DELETE", &format!("/v1/runs/{deleted}")).send().status, 200);
     let (spare, done) = (server.create_run(), server.create_run());
-    let frames = json!({ "model": "qwen3-vl-8b", "frames": [frame()] });
+    let frames = json!({ "model": "qwen3-vl-8b", "frames": [frame(0)] });
     let detailed = json!({"mode": "detailed", "model": "gemma-3-4b", "other": 1});
     let missing = json!({"source_uri": "no.mp4", "model": "qwen3-vl-4b"});
     let exact = "status=exact&from_frame=0&to_frame=9";

@@ -12,7 +12,7 @@ use std::{
 use serde_json::json;
 use worker::SandboxPolicy;
 
-use super::{reason::state, remote, routes::frame, uploads};
+use super::{analyses::frame, reason::state, remote, uploads};
 use crate::support::{ALICE, Server, Setup, clip_bytes, host::Certificate, sandbox, wait_until};
 
 /// The code with which a server ends by itself, and what it wrote to stdout and to stderr.
@@ -160,7 +160,7 @@ fn missing_programs_stop_nothing_and_a_tenants_labels_are_read_again_at_sighup()
     let setup = Setup::new(dir.path()).var("SERVICE_FFPROBE_PATH", "/nonexistent");
     let server = setup.var("SERVICE_TENANT_LABEL_MAPS_PATH", path).start();
     check_missing_tools(&server);
-    let body = json!({"model": "qwen3-vl-8b", "frames": [frame()]});
+    let body = json!({"model": "qwen3-vl-8b", "frames": [frame(0)]});
     let label = |tenant: &str| {
         let create = server.call("POST", "/v1/runs").header("x-tenant-id", tenant).json(&json!({}));
         let run = create.send().run();

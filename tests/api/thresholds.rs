@@ -5,21 +5,18 @@ use serde_json::{Value, json};
 use timeline::{Event, Signals};
 
 use crate::{
-    api::{search::write, signals::decoded},
+    api::{analyses::frame, search::write, signals::decoded},
     support::{Server, Setup, assert_has, seed, shared, with},
 };
 
 /// Ten frames, of which the fifth flickers below the server's threshold and the eighth is a weak cut.
 fn frames() -> Value {
-    let frame = |index: u64| {
-        json!({
-            "frame_index": index, "pts_ms": index * 40, "perceptual_hash": "00000000000000ff",
-            "luma_mean": 0.5, "flicker_score": if index == 5 { 0.5 } else { 0.1 },
-            "ghosting_score": 0.1, "noise_variance_score": 0.1,
-            "scene_score": if index == 8 { 0.4 } else { 0.0 },
-        })
+    let scored = |index: u64| match index {
+        5 => with(frame(index), &json!({"flicker_score": 0.5})),
+        8 => with(frame(index), &json!({"scene_score": 0.4})),
+        _ => frame(index),
     };
-    (0..10).map(frame).collect()
+    (0..10).map(scored).collect()
 }
 
 fn analyze(server: &Server, run: &str, more: Value) -> Value {
