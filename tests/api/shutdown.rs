@@ -3,7 +3,6 @@
 use std::{
     ffi::OsStr,
     io::{Read, Write},
-    net::TcpStream,
     os::unix::ffi::OsStrExt,
     process::Command,
     time::{Duration, Instant},
@@ -13,7 +12,7 @@ use serde_json::json;
 use worker::SandboxPolicy;
 
 use super::{analyses::frame, reason::state, remote, uploads};
-use crate::support::{ALICE, Server, Setup, clip_bytes, host::Certificate, sandbox, wait_until};
+use crate::support::{Server, Setup, clip_bytes, host::Certificate, sandbox, wait_until};
 
 /// The code with which a server ends by itself, and what it wrote to stdout and to stderr.
 pub fn ended(command: &mut Command) -> (Option<i32>, String, String) {
@@ -189,14 +188,9 @@ fn a_second_server_shares_no_log_and_sigterm_finishes_what_is_under_way_in_the_f
     let started = Instant::now();
     let form = uploads::file_form("a.mp4", &clip_bytes("motion.mp4"));
     let (first, second) = form.split_at(form.len() / 2);
-    let mut upload = TcpStream::connect(server.addr()).expect("connected");
-    let head = format!(
-        "POST /v1/upload HTTP/1.1\r\nhost: a\r\nconnection: close\r\nx-api-key: {ALICE}\r\n\
-         content-type: {}\r\ncontent-length: {}\r\n\r\n",
-        uploads::TYPE,
-        form.len()
-    );
-    upload.write_all(&[head.as_bytes(), first].concat()).expect("sent");
+    let call = server.call("POST", "/v1/upload").header("content-type", uploads::TYPE);
+    let call = call.header("connection", "close").header("content-length", &form.len().to_string());
+    let mut upload = call.body(first.to_vec()).begin();
     uploads::wait_for_files(setup.dir(), 1);
     let (ingested, polled) = std::thread::scope(|scope| {
         let long = scope.spawn(|| server.post_run(&run, "ingest", &ingest));

@@ -223,16 +223,12 @@ fn send_without_end(server: &Server) {
     assert!(reply.is_empty() || reply.starts_with("HTTP/1.1 413"), "{reply}");
 }
 
-/// Opens an upload with these further header lines and sends `sent` of what its head announces.
-pub fn half_an_upload(server: &Server, key: &str, headers: &str, sent: &[u8]) -> TcpStream {
-    let mut stream = TcpStream::connect(server.addr()).expect("connected");
-    let head = format!(
-        "POST /v1/upload HTTP/1.1\r\nhost: a\r\nx-api-key: {key}\r\ncontent-type: {TYPE}\r\n\
-         content-length: 100000000\r\n{headers}\r\n"
-    );
-    stream.write_all(head.as_bytes()).expect("sent");
-    stream.write_all(&part("name=\"file\"; filename=\"a.mp4\"", sent)).expect("sent");
-    stream
+/// Opens an upload, with an idempotency key where one is given, and sends `sent` of what its head announces.
+pub fn half_an_upload(server: &Server, key: Option<&str>, sent: &[u8]) -> TcpStream {
+    let call = server.call("POST", "/v1/upload").header("content-type", TYPE);
+    let call = key.into_iter().fold(call, |call, key| call.header("idempotency-key", key));
+    let call = call.header("content-length", "100000000");
+    call.body(part("name=\"file\"; filename=\"a.mp4\"", sent)).begin()
 }
 
 /// Waits until so many are stored: a server notices late that a client has gone.
@@ -247,14 +243,14 @@ fn what_is_refused_a_client_that_goes_away_and_a_server_that_dies_leave_nothing(
     let mut server = setup.start();
     check_refused(&server, dir.path());
     for sent in [0, 100, 600 << 10] {
-        let stream = half_an_upload(&server, ALICE, "", &vec![7; sent]);
+        let stream = half_an_upload(&server, None, &vec![7; sent]);
         wait_for_files(dir.path(), 1);
         drop(stream);
         wait_for_files(dir.path(), 0);
     }
     check_bound(&server, dir.path());
     wait_for_files(dir.path(), 0);
-    let _stream = half_an_upload(&server, ALICE, "", &[7; 1 << 20]);
+    let _stream = half_an_upload(&server, None, &[7; 1 << 20]);
     wait_for_files(dir.path(), 1);
     server.kill();
     assert_eq!(stored(dir.path()).len(), 1);
@@ -264,7 +260,7 @@ fn what_is_refused_a_client_that_goes_away_and_a_server_that_dies_leave_nothing(
 
 /// Uploads at once are bounded for each caller.
 fn check_bound(server: &Server, dir: &Path) {
-    let mut streams: Vec<_> = (0..4).map(|_| half_an_upload(server, ALICE, "", b"x")).collect();
+    let mut streams: Vec<_> = (0..4).map(|_| half_an_upload(server, None, b"x")).collect();
     wait_for_files(dir, 4);
     let reply = uploading(server, "a.mp4", b"x").send();
     assert_eq!((reply.status, reply.header("retry-after")), (429, "1"), "{}", reply.text);

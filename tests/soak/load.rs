@@ -4,7 +4,6 @@ use std::{
     collections::VecDeque,
     fmt,
     io::Read as _,
-    net::TcpStream,
     path::{Path, PathBuf},
     sync::{
         Mutex,
@@ -17,7 +16,7 @@ use std::{
 use serde_json::{Value, json};
 
 use crate::support::{
-    ALICE, Reply, Server,
+    Reply, Server,
     whip::{Publication, clip},
 };
 
@@ -229,11 +228,7 @@ impl<'a> Load<'a> {
 
     /// Somebody who follows all runs for a second or more and leaves without a word.
     fn follow(&self) {
-        let mut stream = TcpStream::connect(self.server.addr()).expect("connected");
-        let key = self.server.key(ALICE);
-        let head =
-            format!("GET /v1/events/stream HTTP/1.1\r\nhost: soak\r\nx-api-key: {key}\r\n\r\n");
-        std::io::Write::write_all(&mut stream, head.as_bytes()).expect("sent");
+        let mut stream = self.server.call("GET", "/v1/events/stream").begin();
         stream.set_read_timeout(Some(Duration::from_millis(200))).expect("set");
         let (begun, mut bytes, mut read) = (Instant::now(), [0; 4096], 0);
         // A busy machine may take long for the first byte.
