@@ -150,14 +150,11 @@ fn a_bad_source_is_told_what_is_wrong_with_it() {
     // Its index is behind its media, as recorders write it: reading it needs a seek.
     let clip = made("at-the-end.mp4", "-i {0} -an -c copy");
     let plain = Host::start_plain(|_, out| out.status("200 OK"));
+    // `forgery.rs` leads to addresses that are not public.
     let away = vec![
-        ("/to-private", "https://10.0.0.1/a.mp4".to_owned()),
-        ("/to-metadata", "https://169.254.169.254/latest/meta-data".to_owned()),
-        ("/to-mapped", "https://[::ffff:10.0.0.1]/a.mp4".to_owned()),
         ("/to-plain", plain.url("/a.mp4")),
         ("/to-file", "file:///etc/passwd".to_owned()),
         ("/to-rtsp", "rtsp://localhost/a".to_owned()),
-        ("/to-port-0", "https://localhost:0/a".to_owned()),
     ];
     let audio = clip_bytes("audio.mp4");
     let sound = Host::start(&certificate, move |asked, out| out.ranged(asked, &audio, &[]));
@@ -184,13 +181,9 @@ fn a_bad_source_is_told_what_is_wrong_with_it() {
         (host.url("/text"), "unsupported container"),
         (host.url("/playlist"), "HLS playlists need SERVICE_ALLOW_REMOTE_HLS=true"),
         (host.url("/changing"), "changed while it was read"),
-        (host.url("/to-private"), "blocked address: 10.0.0.1"),
-        (host.url("/to-metadata"), "a cloud's metadata service"),
-        (host.url("/to-mapped"), "(IPv4-mapped)"),
         (host.url("/to-plain"), "http needs SERVICE_ALLOW_INSECURE_HTTP=true"),
         (host.url("/to-file"), "scheme not served: file"),
         (host.url("/to-rtsp"), "scheme not served: rtsp"),
-        (host.url("/to-port-0"), "malformed url: port 0"),
         (sound.url("/a.mp4"), "no video stream"),
         (old.url("/a.mkv"), "unsupported video codec: mpeg2video"),
     ];
@@ -216,17 +209,7 @@ fn only_public_addresses_are_reached_unless_the_operator_says_so() {
     let run = server.create_run();
     let port = host.port();
     // `forgery.rs` has every spelling of each address.
-    let spelled = [
-        "localhost",
-        "127.0.0.1",
-        "2130706433",
-        "[::1]",
-        "[::ffff:127.0.0.1]",
-        "10.0.0.1",
-        "169.254.169.254",
-        "[fd00:ec2::254]",
-    ];
-    for spelling in spelled {
+    for spelling in ["localhost", "127.0.0.1", "[::1]"] {
         for scheme in ["https", "rtsps"] {
             let reply = ingest(&server, &run, &format!("{scheme}://{spelling}:{port}/a.mp4"));
             let message = reply.source_message();

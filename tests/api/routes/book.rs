@@ -17,7 +17,7 @@ pub fn path(template: &str, run: &str) -> String {
 }
 
 /// The codes that the contract gives a status.
-pub fn codes(status: u16) -> &'static [&'static str] {
+fn codes(status: u16) -> &'static [&'static str] {
     match status {
         400 | 422 => &["validation_error"],
         401 => &["unauthorized"],
