@@ -3,7 +3,7 @@
 use std::{
     io::{BufRead, BufReader},
     path::Path,
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
@@ -14,22 +14,15 @@ use crate::{
         camera::ball,
         remote::{ingest, made, refused, setup},
     },
-    support::{host::Certificate, wait_until},
+    support::{Running, host::Certificate, wait_until},
 };
 
 const SOUND: &str = "( audiotestsrc is-live=true ! alawenc ! rtppcmapay name=pay0 )";
 
 /// A camera process; ends with its value.
 pub struct Camera {
-    child: Child,
+    _process: Running,
     pub port: u16,
-}
-
-impl Drop for Camera {
-    fn drop(&mut self) {
-        self.child.kill().expect("our own child");
-        self.child.wait().expect("killed");
-    }
 }
 
 impl Camera {
@@ -41,19 +34,19 @@ impl Camera {
     /// As [`Camera::start`], on the port of one that is gone.
     pub fn start_on(port: u16, auth: &str, media: &[String]) -> Camera {
         let script = "worker/tests/worker/rtsp-server.py";
-        let mut child = Command::new("/usr/bin/python3")
+        let child = Command::new("/usr/bin/python3")
             .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join(script))
             .arg(auth)
             .arg(format!("port={port}"))
             .args(media)
             .stdout(Stdio::piped())
-            .spawn()
-            .expect("python3 is installed");
+            .spawn();
+        let mut process = Running(child.expect("python3 is installed"));
         let mut said = String::new();
-        let stdout = child.stdout.take().expect("piped");
+        let stdout = process.0.stdout.take().expect("piped");
         BufReader::new(stdout).read_line(&mut said).expect("readable");
         let port = said.trim().parse().expect("a port: deploy/setup.sh test installs the camera");
-        Camera { child, port }
+        Camera { _process: process, port }
     }
 }
 
