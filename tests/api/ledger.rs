@@ -1,17 +1,7 @@
 //! The ledger on a disk that fills up: what needs it is refused, and works again with room.
 
-use std::{fs::File, io::Write, path::Path};
-
-use super::{routes::book::Book, uploads::uploading, webhooks};
+use super::{retention::fill, routes::book::Book, uploads::uploading, webhooks};
 use crate::support::{Server, can_mount, clips, receiver::Receiver, wait_until};
-
-/// Writes until nothing more fits.
-fn fill(path: &Path) {
-    let mut file = File::options().create(true).append(true).open(path).expect("made");
-    for step in [1 << 20, 4096, 1] {
-        while file.write_all(&vec![1; step]).is_ok() {}
-    }
-}
 
 fn wait_for_ready(server: &Server, status: u16, text: &str) {
     wait_until(text, || {
@@ -40,13 +30,13 @@ fn records_are_written_again_once_a_full_disk_has_room() {
 
     let ballast = server.sees(&data).join("ballast");
     let refused = (0..2000).find_map(|at| {
-        fill(&ballast);
+        fill(&ballast, u64::MAX);
         let reply = server.create_keyed(&format!("full-{at}"));
         (reply.status != 200).then_some(reply)
     });
     let refused = refused.expect("a record finds no room").assert_refused(503, "unavailable");
     assert!(!refused.header("retry-after").is_empty());
-    fill(&ballast);
+    fill(&ballast, u64::MAX);
     wait_for_ready(&server, 503, "records cannot be written");
     let mut book = Book::new(&server);
     for (method, path, is_plain) in [

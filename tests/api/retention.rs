@@ -169,9 +169,9 @@ fn ended_runs_past_their_age_and_files_that_nothing_names_are_removed_by_the_ser
     assert_eq!(payload, json!({ "reclaim": { "reason": "retention" } }));
 }
 
-/// Writes `bytes`, or as many as there is room for.
-fn write(path: &Path, mut bytes: u64) {
-    let mut file = File::create(path).expect("made");
+/// Appends so many bytes to a file, or as many as there is room for.
+pub fn fill(path: &Path, mut bytes: u64) {
+    let mut file = File::options().create(true).append(true).open(path).expect("made");
     for step in [1 << 20, 4096, 1] {
         while bytes >= step && file.write_all(&vec![1; step as usize]).is_ok() {
             bytes -= step;
@@ -197,7 +197,7 @@ fn on_a_full_disk_work_is_refused_and_runs_still_end() {
     };
     let clips = ["motion.mp4", "street.mp4", "talk.mp4"];
     let runs: Vec<String> = (0..6).map(|_| server.create_run()).collect();
-    write(&disk.join("ballast"), free() - (RESERVE_MIB << 20) - (200 << 10));
+    fill(&disk.join("ballast"), free() - (RESERVE_MIB << 20) - (200 << 10));
     let mut replies = runs.iter().zip(clips.iter().cycle()).map(|(run, clip)| {
         // The look at the disk is a second old at most.
         std::thread::sleep(Duration::from_millis(1100));
@@ -211,7 +211,7 @@ fn on_a_full_disk_work_is_refused_and_runs_still_end() {
     assert!(!refused.header("retry-after").is_empty());
     assert!(free() > (RESERVE_MIB - 4) << 20, "{} bytes are left of the reserve", free());
 
-    write(&disk.join("rest"), u64::MAX);
+    fill(&disk.join("rest"), u64::MAX);
     assert!(free() < 4096);
     assert_eq!(server.post("/v1/runs", &json!({})).status, 503);
     for run in &runs {
