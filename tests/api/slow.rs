@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::{
     api::abuse::{preface, resident},
-    support::{ALICE, Server, Setup, skip, this_test, wait_until},
+    support::{ALICE, Server, Setup, can_open, wait_until},
 };
 
 /// Kind of a slow connection.
@@ -92,11 +92,8 @@ fn asked(server: &Server, count: usize) -> Vec<Duration> {
 #[test]
 fn health_answers_beside_slow_connections() {
     let connections = clips::sized(1200, 5000);
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
-    let most = rustix::process::Rlimit { current: limit.maximum, ..limit };
-    rustix::process::setrlimit(rustix::process::Resource::Nofile, most).expect("allowed");
-    if limit.maximum.is_some_and(|most| most < 3 * connections as u64) {
-        return skip(&this_test(), format!("it needs more descriptors than {:?}", limit.maximum));
+    if !can_open(3 * connections as u64) {
+        return;
     }
     for connections_max in [16_384, connections / 5] {
         let setup = Setup::temporary();

@@ -3,7 +3,6 @@
 use std::time::Instant;
 
 use clips::sized;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -14,7 +13,7 @@ use tokio::{
 
 use crate::{
     overload::report::tell,
-    support::{ALICE, Server, Setup, skip, this_test, wait_until},
+    support::{ALICE, Server, Setup, can_open, wait_until},
 };
 
 /// Memory of the server with all of them, kB, without the pages of its program.
@@ -29,9 +28,7 @@ const OPENING: usize = 100;
 #[test]
 fn idle_subscribers_are_cheap_and_hear_of_an_event_and_of_the_end() {
     let count: usize = sized(2000, 10_000);
-    let Some(most) = raise_descriptors() else { return };
-    if most < count as u64 + RESERVED {
-        skip(&this_test(), format!("{most} descriptors for {count} subscribers"));
+    if !can_open(count as u64 + RESERVED) {
         return;
     }
     let server = Setup::temporary().start();
@@ -71,18 +68,6 @@ fn idle_subscribers_are_cheap_and_hear_of_an_event_and_of_the_end() {
         "from {} to {most} kB with {count} subscribers",
         before.1
     );
-}
-
-/// Raises the limit of this process's descriptors as far as it may; `None` where the test cannot run.
-fn raise_descriptors() -> Option<u64> {
-    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    match setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
-        Ok(()) => Some(maximum.unwrap_or(u64::MAX)),
-        Err(error) => {
-            skip(&this_test(), format!("descriptors stay few: {error}"));
-            None
-        }
-    }
 }
 
 fn descriptors(server: &Server) -> usize {

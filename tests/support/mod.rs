@@ -44,7 +44,7 @@ pub use call::Call;
 pub use files::files;
 pub use mounts::{SmallDisk, can_mount};
 pub use reply::Reply;
-pub use running::{Running, free_address, on_thread};
+pub use running::{Running, can_open, free_address, on_thread};
 pub use shared::shared;
 pub use skip::skip;
 
