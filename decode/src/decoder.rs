@@ -54,8 +54,10 @@ pub(crate) trait DecoderFactory: Send + Sync {
 #[derive(Default)]
 pub struct DecoderChain {
     /// Preferred backend, or the reason that it is lost, and the codecs that it decodes.
-    first: Option<(Result<Box<dyn DecoderFactory>, BackendError>, Vec<Codec>)>,
+    first: Option<(PreferredBackend, Vec<Codec>)>,
 }
+
+type PreferredBackend = Result<Box<dyn DecoderFactory>, BackendError>;
 
 impl DecoderChain {
     /// Returns a chain of libav's own decoders alone.
@@ -94,7 +96,7 @@ impl DecoderChain {
     /// Returns the preferred backend for `codec`, or the reason that it is lost.
     pub(crate) fn first(&self, codec: Codec) -> Option<Result<&dyn DecoderFactory, &BackendError>> {
         let (engines, codecs) = self.first.as_ref()?;
-        codecs.contains(&codec).then(|| engines.as_deref())
+        codecs.contains(&codec).then_some(engines.as_deref())
     }
 }
 
