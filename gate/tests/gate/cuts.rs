@@ -167,6 +167,24 @@ fn cuts_between_disturbed_clips_are_found() {
     }
 }
 
+#[test]
+fn another_take_of_a_view_is_a_cut_only_if_all_of_it_changes_at_once() {
+    let shot = shots(1).remove(0);
+    let white_balance = "lutyuv=y=val+4:u=val+6:v=val-5";
+    // Filter of the second take, its first frame, and the cuts.
+    let cases: [(&str, u32, &[u64]); 3] =
+        [(white_balance, 55, &[30]), (white_balance, 30, &[]), ("null", 55, &[])];
+    for (balance, first, expected) in cases {
+        let graph = format!(
+            "[0]fps=30,scale=640:360,setsar=1,format=yuv420p,split[a][b];[a]trim=end_frame=30[one];\
+             [b]trim={from},setpts=PTS-STARTPTS,{balance}[two];[one][two]concat",
+            from = format_args!("start_frame={first}:end_frame={}", first + 30)
+        );
+        let found = cuts(&signals(&input(&shot, "4"), &graph, 30.0));
+        assert_eq!(found, expected, "{balance} from frame {first} of {shot:?}");
+    }
+}
+
 /// Returns the names of the artifacts whose threshold any frame reaches.
 fn suspected(signals: &[Signal]) -> Vec<&'static str> {
     let GateConfig { flicker, ghosting, noise, .. } = GateConfig::default();
