@@ -106,6 +106,7 @@ impl From<&RemoteError> for RemoteFailure {
                 E::Connect { .. } | E::Cut { .. } => RemoteFailure::Tcp,
                 E::Tls { .. } => RemoteFailure::Tls,
                 E::Status { .. }
+                | E::Unanswered { .. }
                 | E::Answer { .. }
                 | E::Redirects { .. }
                 | E::Changed { .. }

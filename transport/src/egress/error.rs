@@ -46,6 +46,9 @@ pub enum EgressError {
     Status { host: String, status: StatusCode },
     #[error("auth: {host} answered {status}; give valid credentials in the URL")]
     Auth { host: String, status: StatusCode },
+    /// The request may be sent again on another connection.
+    #[error("http: {host} closed the connection without an answer")]
+    Unanswered { host: String },
     #[error("http: {host} {problem}")]
     Answer { host: String, problem: &'static str },
     #[error("redirect loop: more than {limit} redirects")]

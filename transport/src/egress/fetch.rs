@@ -23,7 +23,7 @@ use url::Url;
 
 use super::{
     AGENT, EgressClient, EgressError, RequestUrl, TimeoutPhase,
-    http1::{FIRST_BYTE, Http1Connection, UNANSWERED},
+    http1::{FIRST_BYTE, Http1Connection},
 };
 pub(in crate::egress) use response_head::ResponseHead;
 
@@ -213,7 +213,7 @@ impl Fetcher {
         let opened = async {
             if let Some(mut connection) = self.idle.take(target).await {
                 let answered = connection.send(target, request(), FIRST_BYTE).await;
-                let Err(EgressError::Answer { problem: UNANSWERED, .. }) = answered else {
+                let Err(EgressError::Unanswered { .. }) = answered else {
                     return answered.map(|response| (connection, response));
                 };
                 // A server may close an idle connection at any moment; then the request is sent again on a

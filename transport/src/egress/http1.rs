@@ -21,8 +21,6 @@ pub const FIRST_BYTE: Duration = Duration::from_secs(10);
 pub const IDLE: Duration = Duration::from_secs(10);
 /// Timeout of the start of a reply to a message of the server, and of the rest of the reply.
 const REPLY: Duration = Duration::from_secs(30);
-/// Problem of a request that may be sent again on another connection.
-pub(super) const UNANSWERED: &str = "closed the connection without an answer";
 /// Read buffer size, which is also the most that a connection buffers.
 const READ_BYTES: usize = 64 << 10;
 
@@ -71,10 +69,7 @@ impl Http1Connection {
         match timeout(limit, sent).await {
             Ok(Ok(response)) => Ok(response),
             Ok(Err(error)) if error.is_parse() => Err(failure(target, &error)),
-            Ok(Err(_)) => {
-                let host = target.host().to_owned();
-                Err(EgressError::Answer { host, problem: UNANSWERED })
-            }
+            Ok(Err(_)) => Err(EgressError::Unanswered { host: target.host().to_owned() }),
             Err(_) => Err(EgressError::Timeout { wait: TimeoutPhase::FirstByte, after: limit }),
         }
     }
