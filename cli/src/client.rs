@@ -36,7 +36,7 @@ pub const HELD: Duration = Duration::from_secs(60);
 /// Time limit of a request that decodes a whole file.
 pub const LONG: Duration = Duration::from_secs(6 * 3600);
 
-/// Time limit of opening a connection.
+/// Time limit of opening a connection, and of an answer that says how the server is.
 pub const CONNECT: Duration = Duration::from_secs(5);
 /// Most bytes of an error response that are read.
 const ERROR_BYTES_MAX: u64 = 64 << 10;
@@ -77,6 +77,11 @@ impl ApiClient {
     ) -> Result<T, CliError> {
         let url = self.target.asked(path, query)?;
         self.answer(self.request(Method::GET, url, QUICK))
+    }
+
+    /// Sends `GET path` to a server that is to answer at once.
+    pub fn get_at_once<T: DeserializeOwned>(&self, path: &str) -> Result<T, CliError> {
+        self.answer(self.request(Method::GET, self.target.url(path)?, CONNECT))
     }
 
     /// Sends `GET path` and returns the response for streaming; a read fails after [`QUICK`] without data.
@@ -177,7 +182,15 @@ impl ApiClient {
     }
 
     fn exchange(&self, request: RequestBuilder) -> Result<Response, CliError> {
-        let reply = request.send().map_err(|error| self.target.unreachable(&error))?;
+        let request = request.build().map_err(|error| self.target.unreachable(&error))?;
+        let limit = request.timeout().copied();
+        let reply = self.http.execute(request).map_err(|error| match limit {
+            Some(limit) if error.is_timeout() && !error.is_connect() => CliError::Unreachable {
+                server: self.target.server(),
+                reason: format!("no answer within {} s", limit.as_secs()),
+            },
+            _ => self.target.unreachable(&error),
+        })?;
         if reply.status().is_success() {
             return Ok(reply);
         }

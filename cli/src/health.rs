@@ -27,7 +27,7 @@ struct Unready {
 pub fn run(args: &HealthArgs) -> Result<(), CliError> {
     let path = if args.ready { "v1/ready" } else { "v1/health" };
     let answer: Value =
-        ApiClient::new(&args.server)?.get(path, &[]).map_err(|error| match error {
+        ApiClient::new(&args.server)?.get_at_once(path).map_err(|error| match error {
             CliError::Api(error) if args.ready && error.status == 503 => unready(&error.message),
             error => error,
         })?;

@@ -1,6 +1,6 @@
 //! One row per command: its request to the server, and its output for the response.
 
-use std::fs;
+use std::{fs, net::TcpListener};
 
 use serde_json::{Value, json};
 
@@ -197,6 +197,13 @@ fn a_server_that_cannot_work_is_a_failure_that_says_why() {
     ] {
         Script::start(vec![(status, body)]).run(&["health", "--ready"]).says(1, shown);
     }
+}
+
+#[test]
+fn a_silent_server_is_waited_for_no_longer_than_a_supervisor_would() {
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let server = format!("http://{}", silent.local_addr().expect("bound"));
+    finish(command(&["health", "--server", &server])).says(4, "no answer within 5 s");
 }
 
 #[test]
