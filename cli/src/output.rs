@@ -7,6 +7,7 @@ use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 use media::{escaped, has_hidden, is_hidden};
 use serde::Serialize;
 use serde_json::Value;
+use unicode_width::UnicodeWidthStr;
 
 use crate::{environment, error::CliError};
 
@@ -187,7 +188,7 @@ impl TextTable {
     }
 
     fn widths(&self) -> Vec<usize> {
-        let width = |cell: &String| cell.chars().count();
+        let width = |cell: &String| cell.width();
         (0..self.head.len())
             .map(|i| {
                 let least = self.least[i].max(width(&self.head[i]));
@@ -199,7 +200,7 @@ impl TextTable {
     fn row(&self, cells: &[String], widths: &[usize]) -> String {
         let mut line = String::new();
         for (i, cell) in cells.iter().enumerate() {
-            let pad = widths[i] - cell.chars().count();
+            let pad = widths[i] - cell.width();
             if i > 0 {
                 line.push_str("  ");
             }
@@ -316,11 +317,12 @@ mod tests {
 
     #[test]
     fn columns_align() {
-        let rows = [["a", "1"], ["long", "1000"]].map(|row| row.map(str::to_owned));
+        let rows = [["a", "1"], ["long", "1000"], ["門", "é"]].map(|row| row.map(str::to_owned));
         let table = TextTable::of(["name", ">n"], rows);
         let widths = table.widths();
         assert_eq!(table.row(&table.head, &widths), "name     n");
         assert_eq!(table.row(&table.rows[0], &widths), "a        1");
         assert_eq!(table.row(&table.rows[1], &widths), "long  1000");
+        assert_eq!(table.row(&table.rows[2], &widths), "門       é", "of two columns, and of one");
     }
 }
