@@ -38,6 +38,8 @@ pub(super) enum RemoteSourceError {
     /// The playlist goes on with pictures of other parameters, which need another decoder.
     #[error("the playlist goes on with another initialization section (EXT-X-MAP)")]
     OtherMap,
+    #[error("segment {number} of the playlist is no media but a page that begins with \"<\"")]
+    Page { number: u64 },
     #[error("too large: playlists are nested more than {max} deep")]
     TooDeep { max: usize },
     #[error("malformed url: the playlist leads to {address} ({problem})")]
@@ -60,7 +62,8 @@ impl From<RemoteSourceError> for JobFault {
             | RemoteSourceError::Silent
             | RemoteSourceError::Missed
             | RemoteSourceError::Gone
-            | RemoteSourceError::OtherMap => JobFault::Source { is_refused: false, message },
+            | RemoteSourceError::OtherMap
+            | RemoteSourceError::Page { .. } => JobFault::Source { is_refused: false, message },
             RemoteSourceError::Asking(_) => {
                 JobFault::Other { kind: ErrorKind::Unavailable, message }
             }

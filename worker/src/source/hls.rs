@@ -192,17 +192,22 @@ impl HlsReader {
         }
     }
 
-    /// Opens segment `number`, preceded by its map if that differs from the last one. Of a live playlist
-    /// its first byte is read too: a map before a missing segment would count as the segment.
+    /// Opens segment `number`, preceded by its map if that differs from the last one. Its first byte is read too: a
+    /// map before a missing segment of a live playlist would count as the segment, and libav skips a page of HTML or
+    /// XML silently, as no media.
     fn segment(&mut self, segment: &MediaSegment, number: u64) -> Result<Bytes, JobFault> {
         let mut start = match &segment.map {
             Some(map) if segment.map != self.map => self.read_map(map, number)?,
             _ => Vec::new(),
         };
         self.map.clone_from(&segment.map);
-        let mut bytes = self.piece(&segment.piece, number)?;
+        let (mut bytes, map_bytes) = (self.piece(&segment.piece, number)?, start.len());
+        let read = bytes.by_ref().take(1).read_to_end(&mut start);
+        if start.get(map_bytes) == Some(&b'<') {
+            return Err(RemoteSourceError::Page { number }.into());
+        }
         if self.is_live {
-            bytes.by_ref().take(1).read_to_end(&mut start).map_err(RemoteSourceError::Reading)?;
+            read.map_err(RemoteSourceError::Reading)?;
         }
         Ok(if start.is_empty() { bytes } else { Box::new(Cursor::new(start).chain(bytes)) })
     }

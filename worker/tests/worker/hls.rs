@@ -410,6 +410,23 @@ fn a_playlist_with_another_map_ends_there_and_a_live_one_is_read_anew_from_there
 }
 
 #[test]
+fn a_page_in_place_of_a_segment_is_told() {
+    let _alone = alone();
+    let shelf = plain();
+    let text = String::from_utf8(shelf.get("list.m3u8")).expect("text");
+    shelf.put("live.m3u8", text.replace("#EXT-X-ENDLIST", ""));
+    shelf.put("list2.ts", "<!doctype html><title>Sign in</title>");
+    // Playlist, and the frames before the page: a live one is read from three segments before its end.
+    for (list, frames) in [("list.m3u8", 50), ("live.m3u8", 25)] {
+        let (heard, next, outcome) = followed(shelf.spec(list));
+        assert_eq!(LiveEnd::of(&outcome, 500_000), LiveEnd::Lost, "{list}: {outcome:?}");
+        let told = outcome.expect_err("lost").to_string();
+        assert!(told.contains("segment 2 of the playlist is no media"), "{list}: {told}");
+        assert_eq!((heard.signals.len(), next), (frames, Some(2)), "{list}");
+    }
+}
+
+#[test]
 fn a_segment_that_is_missing_again_is_passed_over_if_a_later_one_is_there() {
     let _alone = alone();
     let folder = tempfile::tempdir().expect("a folder");
