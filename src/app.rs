@@ -46,9 +46,10 @@ use crate::{
         webhook::WebhookService,
     },
     record::{
+        MemoryBudget,
         image_embedder::{EmbedderError, ImageEmbedder},
         inference::{Inference, InferenceStartError},
-        live::{LiveDependencies, LiveService},
+        live::{LiveConfig, LiveDependencies, LiveService},
         recording::JobStorage,
         remote::RemoteSources,
         runner::{Answers, JobRunner, RunnerDependencies},
@@ -252,6 +253,7 @@ impl<'a> Stores<'a> {
         supervisor: Supervisor,
         egress: EgressClient,
         labels: &Arc<CurrentLabels>,
+        budget: MemoryBudget,
         threads: usize,
     ) -> Result<Arc<JobRunner>, StartError> {
         let &Stores { config, metrics, clock, .. } = self;
@@ -267,6 +269,7 @@ impl<'a> Stores<'a> {
             remote: RemoteSources { egress, config: config.api.remote.clone() },
             gate: config.api.gate,
             stills: config.ingest_stills,
+            budget,
             threads,
             metrics: Arc::clone(metrics),
         }))
@@ -355,7 +358,9 @@ pub fn open(
     let limits = IndexLimits { memory_bytes: config.search_memory, chunk_bytes: CHUNK_BYTES };
     let search = SearchService::start(Arc::clone(&stores.registry), limits, cache)?;
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
-    let runner = stores.runner(supervisor.clone(), egress, &labels, jobs)?;
+    let &LiveConfig { memory_budget, memory_share, .. } = &config.api.live;
+    let budget = MemoryBudget::new(memory_budget, memory_share);
+    let runner = stores.runner(supervisor.clone(), egress, &labels, budget.clone(), jobs)?;
     let limiter = fd_limit::limiter(config.connections_max, config.api.connections_per_address)?;
     let Stores { registry, recordings, ledger, quota, clock, .. } = stores;
     let idempotency = IdempotencyStore::open(ledger.clone(), clock, Arc::clone(&quota))?;
@@ -370,6 +375,7 @@ pub fn open(
         inference: Arc::clone(&inference),
         metrics: Arc::clone(&metrics),
         config: config.api.live.clone(),
+        budget,
         draining: draining.clone(),
         eyes: ImageEmbedder::open(&config.api.novelty, &metrics)?,
         reuse: config.api.novelty.rule,

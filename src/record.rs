@@ -7,6 +7,7 @@ pub(crate) mod gate_replay;
 pub(crate) mod image_embedder;
 pub(crate) mod inference;
 pub(crate) mod live;
+mod memory_budget;
 pub(crate) mod reason;
 pub(crate) mod recorder;
 pub(crate) mod recording;
@@ -15,5 +16,6 @@ pub(crate) mod runner;
 pub(crate) mod small_stills;
 pub(crate) mod worker_backends;
 
-pub use live::{LOST_AFTER, MemoryBudget, MemoryReservation, SESSION_BYTES};
+pub use live::LOST_AFTER;
+pub use memory_budget::{MemoryBudget, MemoryExhausted, MemoryReservation, SESSION_BYTES};
 pub use runner::QUEUE_MAX;

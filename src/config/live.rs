@@ -3,7 +3,10 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::*;
-use crate::record::live::{IceServer, LiveConfig, SESSION_BYTES};
+use crate::record::{
+    SESSION_BYTES,
+    live::{IceServer, LiveConfig},
+};
 
 /// `names_device` is the default of worker sharing if SERVICE_MEDIA_ISOLATION is `auto`. With several
 /// principals each may reserve half of the memory budget, so that none takes all of it.

@@ -11,7 +11,6 @@ mod ended_sessions;
 mod endpoint_supervisor;
 mod frame_router;
 mod health;
-mod memory_budget;
 mod novelty;
 mod prompt_updates;
 mod publisher_state;
@@ -44,6 +43,7 @@ use worker::{ClipSpec, Crop, NoveltySpec, SessionSpec, Supervisor};
 use crate::{
     base::{every, keys::Principal, labels::TenantLabels, metrics::Metrics, model_catalog::Mode},
     record::{
+        MemoryBudget, MemoryExhausted,
         image_embedder::ImageEmbedder,
         inference::{Inference, Requester},
         recording::{JobStorage, RunLog, failed},
@@ -64,7 +64,6 @@ use worker_pool::LiveWorkerPool;
 
 pub use description_worker::Instruction;
 pub use health::Word;
-pub use memory_budget::{MemoryBudget, MemoryExhausted, MemoryReservation, SESSION_BYTES};
 pub use prompt_updates::PromptError;
 pub use session::{EndReason, LiveSession};
 pub use settings::{IceServer, LiveConfig};
@@ -134,6 +133,7 @@ pub struct LiveDependencies {
     pub inference: Arc<Inference>,
     pub metrics: Arc<Metrics>,
     pub config: LiveConfig,
+    pub budget: MemoryBudget,
     /// Image embedder; with `None` every selected frame is described.
     pub eyes: Option<ImageEmbedder>,
     pub reuse: ReuseRule,
@@ -145,7 +145,6 @@ pub struct LiveService {
     parts: LiveDependencies,
     /// Endpoint of all sessions.
     pub port: Arc<EndpointSupervisor>,
-    budget: MemoryBudget,
     workers: Arc<LiveWorkerPool>,
     tables: Mutex<Tables>,
     tasks: TaskTracker,
@@ -176,14 +175,13 @@ impl LiveService {
             lost_after: LOST_AFTER,
         };
         let port = Arc::new(EndpointSupervisor::open(settings, Arc::clone(&parts.metrics))?);
-        let budget = MemoryBudget::new(parts.config.memory_budget, parts.config.memory_share);
         let counted = Arc::clone(&parts.metrics);
         let workers = LiveWorkerPool::new(parts.supervisor.clone(), *shares_workers, counted);
         let (tables, tasks) = (Mutex::default(), TaskTracker::new());
         let (kept, draining) = (Arc::clone(&port), parts.draining.clone());
         tasks.spawn(async move { kept.keep(draining).await });
         let draining = parts.draining.clone();
-        let live = Arc::new(LiveService { parts, port, budget, workers, tables, tasks });
+        let live = Arc::new(LiveService { parts, port, workers, tables, tasks });
         let sampled = Arc::downgrade(&live);
         live.tasks.spawn(async move {
             let mut tick = every(health::EVERY);
@@ -222,7 +220,7 @@ impl LiveService {
         wishes: SessionOptions,
     ) -> Result<(Arc<LiveSession>, SdpAnswer), LiveError> {
         let LiveDependencies { registry, metrics, .. } = &self.parts;
-        let memory = self.budget.reserve(&who.principal)?;
+        let memory = self.parts.budget.reserve(&who.principal)?;
         let (inbox, said) = inbox(Arc::clone(metrics), metrics.owners.of(&who.principal));
         let intake = FrameRouter::new(Arc::clone(inbox.shared()));
         let (link, answer) = self.port.answer(offer, Box::new(RouterSink(Arc::clone(&intake))))?;
@@ -313,7 +311,7 @@ impl LiveService {
         let metrics = &self.parts.metrics;
         self.port.tell();
         self.tables.lock().live.values().for_each(|session| session.tell(metrics));
-        metrics.live_memory_reserved.set(self.budget.used() as i64);
+        metrics.live_memory_reserved.set(self.parts.budget.used() as i64);
         metrics.live_workers.set(self.workers.count() as i64);
     }
 

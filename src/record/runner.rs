@@ -38,7 +38,10 @@ use crate::{
         metrics::Metrics,
         telemetry::SPANS,
     },
-    record::recording::{JobStorage, RunLog, failed},
+    record::{
+        MemoryBudget, MemoryReservation,
+        recording::{JobStorage, RunLog, failed},
+    },
     runs::{
         job_queue::{JobLength, JobPermit, JobQueue, QueueFull, Reservation},
         registry::{JobGuard, JobKind, JobToken, JobView, Run, RunRegistry},
@@ -104,6 +107,8 @@ pub struct RunnerDependencies {
     /// Thresholds of the gate for recordings of older versions that name none.
     pub gate: GateConfig,
     pub stills: bool,
+    /// Memory of live sessions and live sources.
+    pub budget: MemoryBudget,
     /// Maximum concurrent jobs, and decoding threads of each.
     pub threads: usize,
     pub metrics: Arc<Metrics>,
@@ -122,7 +127,22 @@ struct Begun {
 struct Decoding {
     /// Permit to decode; lent while the source waits for the network.
     slot: JobPermit,
-    _remote: Option<JobPermit>,
+    /// Of a remote source, unless it is live, has brought frames and got memory.
+    remote: Option<JobPermit>,
+    /// Of a live source.
+    _memory: Option<MemoryReservation>,
+}
+
+impl Decoding {
+    /// Exchanges the permit of a live source, which may stay for ever, for memory of a live session, as soon as
+    /// `budget` has room.
+    fn stay(&mut self, budget: &MemoryBudget, owner: &Principal) {
+        if self.remote.is_some()
+            && let Ok(memory) = budget.reserve(owner)
+        {
+            (self.remote, self._memory) = (None, Some(memory));
+        }
+    }
 }
 
 pub struct JobRunner {
@@ -133,7 +153,8 @@ pub struct JobRunner {
     admission: JobQueue,
     /// Permits of reasonings, held until their models have answered.
     reasonings: JobQueue,
-    /// Permits of jobs with a remote source: each has a worker, even while it waits.
+    /// Permits of jobs with a remote source: each has a worker, even while it waits. A live source that
+    /// brings frames has memory of a live session instead.
     remotes: JobQueue,
     /// Permits of probes, which wait for no job.
     looks: JobQueue,
@@ -201,12 +222,7 @@ impl JobRunner {
         let (request_id, id) = (ingest.request_id, run.id());
         let span = tracing::info_span!(target: SPANS, "ingest", %request_id, run = %id);
         let is_remote = ingest.source.is_remote();
-        let job = |begun: Begun| {
-            let Begun { runner, guard, places, log } = begun;
-            let ingested = JobThread::new(runner, guard, ingest, log, &places, None).ingest();
-            drop(places);
-            ingested
-        };
+        let job = |begun| JobThread::new(begun, ingest, None).ingest();
         self.run_job(run, token, is_remote, job).instrument(span).await
     }
 
@@ -314,16 +330,16 @@ impl JobRunner {
         let is_reasoning = token.order().is_some_and(|order| order.kind == JobKind::Reasoning);
         token.accept();
         drop(room);
-        let (mut asks, mut _remote, mut stay) = (None, None, JobLength::Short);
+        let (mut asks, mut remote, mut stay) = (None, None, JobLength::Short);
         if is_reasoning {
             asks = Some(self.reasonings.pass(owner, JobLength::Short).await);
             stay = JobLength::Long;
         }
         if is_remote {
-            _remote = Some(self.remotes.pass(owner, JobLength::Short).await);
+            remote = Some(self.remotes.pass(owner, JobLength::Short).await);
         }
         let slot = self.admission.pass(owner, stay).await;
-        (asks, Decoding { slot, _remote })
+        (asks, Decoding { slot, remote, _memory: None })
     }
 
     /// Returns the error of a cancelled job. Stop and delete record their own event, and a job

@@ -87,6 +87,25 @@ fn a_drain_ends_a_camera_at_once() {
     }
 }
 
+/// A camera that is open takes memory of the budget, and where there is none it keeps its permit of a remote source.
+#[test]
+fn memory_limits_cameras_and_then_cores_do() {
+    let budget = sightline::record::SESSION_BYTES.to_string();
+    let server = watching().var("SERVICE_MEDIA_MEMORY_BUDGET_BYTES", &budget).start();
+    let limits = server.get("/v1/limits").json()["limits"].clone();
+    let permits = limits["principal_remote_jobs"]["max"].as_u64().expect("a number");
+    let camera = Camera::start("none", &[ball("")]);
+    let runs: Vec<String> = (0..=permits).map(|_| record(&server, camera.port)).collect();
+    wait_until("they are recorded beside each other", || {
+        runs.iter().all(|run| recorded(&server, run).0 > 0)
+    });
+    let further = record(&server, camera.port);
+    let status = || server.record(&further)["active_job"]["status"].clone();
+    assert_eq!(status(), "queued");
+    server.post_run(&runs[0], "stop", &json!({})).assert_ok();
+    wait_until("its place is taken", || status() == "running");
+}
+
 fn frame_of(event: &Value) -> u64 {
     event["frame_index"].as_u64().expect("a number")
 }

@@ -25,7 +25,6 @@ use super::{
     description_worker::{DescriptionHandle, Instruction},
     frame_router::FrameRouter,
     health::{Health, Sample, Samples},
-    memory_budget::MemoryReservation,
     prompt_updates::{PromptError, PromptUpdater},
     publisher_state::PublisherChanges,
     recording::LiveRecording,
@@ -40,7 +39,7 @@ use crate::{
         keys::Principal,
         metrics::{Metrics, SessionEnd, ShedReason},
     },
-    record::{recording::failed, runner::SHUTDOWN},
+    record::{MemoryReservation, recording::failed, runner::SHUTDOWN},
     runs::{
         registry::{JobGuard, Run},
         summary::Shape,

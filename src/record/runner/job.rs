@@ -19,7 +19,7 @@ use worker::{
 };
 
 use super::{
-    Decoding, IngestError, IngestJob, IngestResult, JobGuard, JobRunner, SHUTDOWN,
+    Begun, Decoding, IngestError, IngestJob, IngestResult, JobGuard, JobRunner, SHUTDOWN,
     decode_events::{DecodedSource, FailedJob},
     reason::ChunkSender,
 };
@@ -27,7 +27,6 @@ use crate::{
     base::{clock::wall_now, telemetry::SPANS},
     record::recording::{self, Head, RecordError, Recording, RunLog},
     runs::{
-        job_queue::Lender,
         registry::RunError,
         source::{IngestSource, remote::RemoteSource},
     },
@@ -57,8 +56,8 @@ pub(super) struct JobThread {
     /// Span from the opened container to the worker's report.
     decoding: Span,
     chunks: Option<ChunkSender>,
-    /// Lends the permit to other jobs while the source waits for the network.
-    lender: Lender,
+    /// Lent to other jobs while the source waits for the network.
+    places: Decoding,
     /// Of a live source; see [`JobThread::end_with_drain`].
     drain: Option<DropGuard>,
 }
@@ -71,14 +70,8 @@ struct Ended {
 }
 
 impl JobThread {
-    pub(super) fn new(
-        runner: Arc<JobRunner>,
-        guard: Arc<JobGuard>,
-        ingest: IngestJob,
-        log: RunLog,
-        places: &Decoding,
-        chunks: Option<ChunkSender>,
-    ) -> JobThread {
+    pub(super) fn new(begun: Begun, ingest: IngestJob, chunks: Option<ChunkSender>) -> JobThread {
+        let Begun { runner, guard, places, log } = begun;
         JobThread {
             runner,
             guard,
@@ -91,7 +84,7 @@ impl JobThread {
             gap: None,
             decoding: Span::none(),
             chunks,
-            lender: places.slot.lender(),
+            places,
             drain: None,
         }
     }
@@ -250,7 +243,13 @@ impl JobThread {
                 self.end_chunk(ChunkBuilder::restart)?;
             }
             JobEvent::Segment { next } => self.segment = Some(next),
-            JobEvent::Frames(records) => self.push(records)?,
+            JobEvent::Frames(records) => {
+                if self.is_live() {
+                    let owner = &self.log.run.origin().principal;
+                    self.places.stay(&self.runner.parts.budget, owner);
+                }
+                self.push(records)?;
+            }
             JobEvent::Progress { frames, pts_ms } => {
                 self.guard.token.advance(frames.min(self.ingest.max_frames), pts_ms);
             }

@@ -15,10 +15,7 @@ use tokio::{runtime::Handle, sync::mpsc, task::JoinHandle};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use worker::{ChunkBuilder, FrameChunk, ModelImage, WireError, WorkerError};
 
-use super::{
-    Begun, IngestError, IngestJob, JobGuard, JobRunner, decode_events::DecodedSource,
-    job::JobThread,
-};
+use super::{Begun, IngestError, IngestJob, decode_events::DecodedSource, job::JobThread};
 use crate::record::{
     gate_replay::{self, FrameAnalysis, ModelOutcome},
     reason::{
@@ -92,9 +89,7 @@ struct Asks {
 
 impl Asks {
     fn begin(
-        runner: &JobRunner,
-        guard: &JobGuard,
-        log: &RunLog,
+        Begun { runner, guard, log, .. }: &Begun,
         subject: EventContext,
         (description, waiting): (DescriptionOptions, usize),
     ) -> (Asks, ChunkSender) {
@@ -125,7 +120,7 @@ impl Asks {
 
 /// Decodes the source while models describe it, and records both results.
 pub(super) fn run(begun: Begun, reason: ReasonJob) -> Result<Reasoned, IngestError> {
-    let Begun { runner, guard, places, log } = begun;
+    let log = begun.log.clone();
     let ReasonJob { ingest, semantics, terms } = reason;
     let subject = EventContext {
         request_id: ingest.request_id,
@@ -140,15 +135,14 @@ pub(super) fn run(begun: Begun, reason: ReasonJob) -> Result<Reasoned, IngestErr
         ModelStage::Chunks(description) => {
             let waiting =
                 if ingest.source.is_remote() { LIVE_CHUNKS_WAITING } else { CHUNKS_WAITING };
-            let asks = Asks::begin(&runner, &guard, &log, subject, (description, waiting));
+            let asks = Asks::begin(&begun, subject, (description, waiting));
             (None, Some(asks))
         }
     };
     let (asks, chunks) = begun.unzip();
     let request_id = ingest.request_id;
-    let decoded = JobThread::new(runner, guard, ingest, log.clone(), &places, chunks).decode();
-    // The permits of the decoding are released before waiting for the models.
-    drop(places);
+    // Releases the permits of the decoding before it waits for the models.
+    let decoded = JobThread::new(begun, ingest, chunks).decode();
     let finishes = decoded.as_ref().is_ok_and(|decoded| decoded.cut.is_none());
     let told = asks.map(|asks| asks.end(finishes, &log.runtime)).transpose();
     let semantic = match (&told, &missing) {

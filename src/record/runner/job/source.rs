@@ -107,7 +107,7 @@ impl JobThread {
         // A timer must be created inside the runtime.
         let paused = waiting.run_until_cancelled(async { tokio::time::sleep(pause).await });
         // A job cancelled meanwhile ends in its next worker.
-        self.log.runtime.block_on(self.lender.lend_while(paused));
+        self.log.runtime.block_on(self.places.slot.lender().lend_while(paused));
         Ok(true)
     }
 
@@ -198,7 +198,7 @@ impl JobThread {
                 let errand = Errand {
                     is_endless: self.is_growing,
                     wall,
-                    lender: self.lender.clone(),
+                    lender: self.places.slot.lender(),
                     cancel: &self.guard.token.waiting,
                     runtime: &self.log.runtime,
                 };

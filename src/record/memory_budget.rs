@@ -1,4 +1,5 @@
-//! Memory budget of live sessions: reserved before a session begins, released when it ends.
+//! Memory budget of live sessions and live sources: reserved before a session begins and once a source is open,
+//! released when it ends.
 
 use crate::base::{
     keys::Principal,
@@ -7,11 +8,11 @@ use crate::base::{
 
 pub use crate::base::owner_limit::OwnerPermit as MemoryReservation;
 
-/// Memory reserved for a session: decoder, pictures in flight and queues at 1080p.
+/// Memory reserved for each: decoder, pictures in flight and queues at 1080p.
 pub const SESSION_BYTES: u64 = 25 << 20;
 
-/// Memory budget in bytes of all live sessions together, and of those of one principal.
-#[derive(Debug)]
+/// Memory budget in bytes of all live sessions and sources together, and of those of one principal; clones share it.
+#[derive(Clone, Debug)]
 pub struct MemoryBudget {
     limit: u64,
     share: u64,
@@ -21,7 +22,7 @@ pub struct MemoryBudget {
 /// The memory left is too small for another session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "no media capacity: of {limit} bytes for live sessions{} too few are left, and another takes \
+    "no media capacity: of {limit} bytes for live sessions and cameras{} too few are left, and another takes \
      {SESSION_BYTES}: end one, or raise SERVICE_MEDIA_MEMORY_BUDGET_BYTES",
     words(*.whose)
 )]
