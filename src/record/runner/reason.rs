@@ -22,7 +22,7 @@ use crate::record::{
         ChunkComparer, DescriptionOptions, EventContext, FrameRange, LabelOptions, ModelStage,
         ReasonDriver, ReasonJob, ReasonOutcome, Reasoned,
     },
-    recording::{self, RunLog, failed},
+    recording::{self, failed},
 };
 
 /// Chunks that wait between the decoder and the models: with the one being sent, a job has two
@@ -129,7 +129,7 @@ pub(super) fn run(begun: Begun, reason: ReasonJob) -> Result<Reasoned, IngestErr
         words: ingest.words.clone(),
         keeps_output: terms.keeps_output,
     };
-    let (missing, begun) = match semantics {
+    let (missing, asking) = match semantics {
         ModelStage::Off => (None, None),
         ModelStage::Missing(why) => (Some(why), None),
         ModelStage::Chunks(description) => {
@@ -139,7 +139,7 @@ pub(super) fn run(begun: Begun, reason: ReasonJob) -> Result<Reasoned, IngestErr
             (None, Some(asks))
         }
     };
-    let (asks, chunks) = begun.unzip();
+    let (asks, chunks) = asking.unzip();
     let request_id = ingest.request_id;
     // Releases the permits of the decoding before it waits for the models.
     let decoded = JobThread::new(begun, ingest, chunks).decode();
