@@ -39,7 +39,7 @@ use crate::{
         telemetry::SPANS,
     },
     record::{
-        MemoryBudget, MemoryReservation,
+        MemoryBudget,
         recording::{JobStorage, RunLog, failed},
     },
     runs::{
@@ -48,7 +48,7 @@ use crate::{
         source::IngestSource,
     },
 };
-use job::JobThread;
+use job::{Decoding, JobThread};
 use job_registry::{Jobs, in_background};
 
 pub use answers::{Answers, Writing};
@@ -121,28 +121,6 @@ struct Begun {
     /// Permits held while the job decodes.
     places: Decoding,
     log: RunLog,
-}
-
-/// Permits of a job that decodes.
-struct Decoding {
-    /// Permit to decode; lent while the source waits for the network.
-    slot: JobPermit,
-    /// Of a remote source, unless it is live, has brought frames and got memory.
-    remote: Option<JobPermit>,
-    /// Of a live source.
-    _memory: Option<MemoryReservation>,
-}
-
-impl Decoding {
-    /// Exchanges the permit of a live source, which may stay for ever, for memory of a live session, as soon as
-    /// `budget` has room.
-    fn stay(&mut self, budget: &MemoryBudget, owner: &Principal) {
-        if self.remote.is_some()
-            && let Ok(memory) = budget.reserve(owner)
-        {
-            (self.remote, self._memory) = (None, Some(memory));
-        }
-    }
 }
 
 pub struct JobRunner {

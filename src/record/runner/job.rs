@@ -19,14 +19,18 @@ use worker::{
 };
 
 use super::{
-    Begun, Decoding, IngestError, IngestJob, IngestResult, JobGuard, JobRunner, SHUTDOWN,
+    Begun, IngestError, IngestJob, IngestResult, JobGuard, JobRunner, SHUTDOWN,
     decode_events::{DecodedSource, FailedJob},
     reason::ChunkSender,
 };
 use crate::{
-    base::{clock::wall_now, telemetry::SPANS},
-    record::recording::{self, Head, RecordError, Recording, RunLog},
+    base::{clock::wall_now, keys::Principal, telemetry::SPANS},
+    record::{
+        MemoryBudget, MemoryReservation,
+        recording::{self, Head, RecordError, Recording, RunLog},
+    },
     runs::{
+        job_queue::JobPermit,
         registry::RunError,
         source::{IngestSource, remote::RemoteSource},
     },
@@ -37,6 +41,28 @@ use source::Gap;
 use writer::Writer;
 
 pub use source::RECONNECT_WITHIN;
+
+/// Permits of a job that decodes.
+pub(super) struct Decoding {
+    /// Permit to decode; lent while the source waits for the network.
+    pub(super) slot: JobPermit,
+    /// Of a remote source, unless it is live, has brought frames and got memory.
+    pub(super) remote: Option<JobPermit>,
+    /// Of a live source.
+    pub(super) _memory: Option<MemoryReservation>,
+}
+
+impl Decoding {
+    /// Exchanges the permit of a live source, which may stay for ever, for memory of a live session, as soon as
+    /// `budget` has room.
+    fn stay(&mut self, budget: &MemoryBudget, owner: &Principal) {
+        if self.remote.is_some()
+            && let Ok(memory) = budget.reserve(owner)
+        {
+            (self.remote, self._memory) = (None, Some(memory));
+        }
+    }
+}
 
 pub(super) struct JobThread {
     runner: Arc<JobRunner>,

@@ -204,6 +204,8 @@ impl HlsReader {
         let (mut bytes, map_bytes) = (self.piece(&segment.piece, number)?, start.len());
         let read = bytes.by_ref().take(1).read_to_end(&mut start);
         if start.get(map_bytes) == Some(&b'<') {
+            // Certain, so that it is told: what came before is delivered anyway.
+            self.trouble.note(RemoteSourceError::Page { number });
             return Err(RemoteSourceError::Page { number }.into());
         }
         if self.is_live {
