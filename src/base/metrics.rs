@@ -204,7 +204,7 @@ series! {
     live_ends: Counters<SessionEnd> = Counters::new, "service_live_sessions_ended_total", "end";
     /// Media workers of live sessions.
     live_workers: IntGauge = labelled::gauge, "service_live_workers";
-    /// Bytes of memory reserved by live sessions.
+    /// Bytes of memory reserved by live sessions, cameras and live playlists.
     live_memory_reserved: IntGauge = labelled::gauge, "service_live_memory_reserved_bytes";
     /// Complete pictures received from publishers.
     live_pictures: IntCounter = labelled::counter, "service_live_pictures_total";
