@@ -363,12 +363,8 @@ fn of_live(app: &App) -> Vec<Limit> {
             .default(number(app.settings.novelty.rule.distance_max.as_f64()))
             .by("SERVICE_NOVELTY_REUSE_THRESHOLD"),
         Limit::most("live_sessions", live::SESSIONS_MAX, "sessions, offers included"),
-        Limit::most(
-            "live_session_memory",
-            settings.memory_budget,
-            "bytes of sessions, cameras too",
-        )
-        .by("SERVICE_MEDIA_MEMORY_BUDGET_BYTES"),
+        Limit::most("live_session_memory", settings.memory_budget, "bytes of sessions and cameras")
+            .by("SERVICE_MEDIA_MEMORY_BUDGET_BYTES"),
         Limit::most(
             "live_principal_memory",
             settings.memory_share,
