@@ -19,6 +19,7 @@ use crate::{
         ProviderReply, ProviderRequest, RepairPrompt, SchemaMode, refuses_schema_mode, retry_info,
         text,
     },
+    retry_after::ASKED_MAX,
 };
 
 /// Largest plausible prompt count, as a multiple of the estimate: eight tokens per byte of text.
@@ -221,6 +222,7 @@ impl RequestRetries {
         retry_after: Option<Duration>,
         wait_max: Duration,
     ) -> EvaluatedResponse {
+        let retry_after = retry_after.map(|asked| asked.min(ASKED_MAX));
         let failure = FailureKind::RateLimited { retry_after };
         match retry_after {
             Some(after) if !self.waited_out && after < wait_max => {

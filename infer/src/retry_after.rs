@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 /// Longest wait that is enforced: a backend that asks for a day would be out of service for a day.
 const HELD_MAX: Duration = Duration::from_secs(60);
 /// Longest wait that is reported: no caller waits longer, and clock arithmetic stays in range.
-const ASKED_MAX: Duration = Duration::from_secs(86_400);
+pub(crate) const ASKED_MAX: Duration = Duration::from_secs(86_400);
 /// Time between two waiters; a refusal arrives sooner.
 const SLOT: Duration = Duration::from_millis(25);
 /// Slots before the count restarts at zero, so that no waiter is released much later.

@@ -134,6 +134,19 @@ fn more_room_is_asked_for_up_to_a_limit() {
     assert_eq!(told(&turns.evaluate(chat("{", "length"), PATIENCE)), "failed truncated");
 }
 
+/// Callers add the wait to their clocks.
+#[test]
+fn a_rest_without_end_is_told_as_a_day() {
+    let delay = json!({"@type": "google.rpc.RetryInfo", "retryDelay": format!("{}s", u64::MAX)});
+    let body = json!({"error": {"details": [delay]}}).to_string();
+    for limited in [limited(u64::MAX), response(429, body)] {
+        let mut turns = RequestRetries::new(API, Arc::new(request(false)), "m");
+        let retry_after = Some(Duration::from_secs(86_400));
+        let judged = turns.evaluate(limited, PATIENCE);
+        assert_eq!(judged.failure, Some(FailureKind::RateLimited { retry_after }));
+    }
+}
+
 #[test]
 fn an_answer_is_corrected_only_where_that_is_allowed() {
     let mut turns = RequestRetries::new(API, Arc::new(request(true)), "m");
