@@ -176,6 +176,10 @@ impl Files {
     /// Stores `bytes` under their hash; returns true if they were not here yet.
     pub(crate) fn put(&self, hash: &BlobHash, bytes: &[u8]) -> Result<bool> {
         if self.is_intact(hash, bytes)? {
+            if self.backed.is_some() {
+                // A power cut may have kept the marker of a removal that did not come about.
+                self.unmark(hash, GONE)?;
+            }
             // Its writer may not have synced the name yet.
             self.sync_folder(&self.folder(hash))?;
             return Ok(false);
@@ -229,8 +233,10 @@ impl Files {
         let forget = || self.backed.iter().for_each(|backed| self.forget(backed, hash));
         let removed = lease.remove_own(hash, &path, forget);
         let removed = removed.map_err(TimelineError::io("remove a file", &path))?;
-        self.backed.iter().for_each(|backed| backed.fewer(removed.unwrap_or_default()));
-        Ok(())
+        let Some(backed) = &self.backed else { return Ok(()) };
+        backed.fewer(removed.unwrap_or_default());
+        // A file that others hold is not to be removed.
+        if removed.is_none() && self.has(hash) { self.unmark(hash, GONE) } else { Ok(()) }
     }
 
     /// Removes every file for which `named` is false, except those pinned since the sweep began; calls `pace`

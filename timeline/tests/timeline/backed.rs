@@ -263,6 +263,33 @@ fn a_store_takes_over_what_was_here_and_no_other_store_replaces_it() {
 }
 
 #[test]
+fn what_one_took_back_and_another_kept_is_missed_without_its_store() {
+    for is_cut in [false, true] {
+        let (dir, bucket) = (TempDir::new().expect("a directory"), Arc::<Bucket>::default());
+        let blobs = BlobStore::open(dir.path(), backing(&bucket, "s3://one", 0)).expect("opened");
+        let (mut one, mut other) = (blobs.lease(), blobs.lease());
+        let hash = one.put(&[7; 600]).expect("stored");
+        if is_cut {
+            // The power went before the removal.
+            fs::write(blobs.path(&hash).with_extension("gone"), "").expect("written");
+            drop(one);
+            other.put(&[7; 600]).expect("there");
+        } else {
+            other.put(&[7; 600]).expect("there");
+            one.discard().expect("left to the other");
+        }
+        other.send();
+        drop(other);
+        settle(&blobs);
+        assert!(bucket.has(&hash) && !blobs.path(&hash).exists(), "nothing stays here");
+        drop(blobs);
+        let error = BlobStore::open(dir.path(), backing(&bucket, "s3://two", 0));
+        let error = error.expect_err("it is elsewhere");
+        assert!(matches!(error, TimelineError::Elsewhere { files: 1, .. }), "{error}");
+    }
+}
+
+#[test]
 fn what_a_store_lost_or_changed_is_damage_and_never_served() {
     let dir = TempDir::new().expect("a directory");
     let bucket = Arc::<Bucket>::default();
