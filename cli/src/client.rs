@@ -183,13 +183,13 @@ impl ApiClient {
 
     fn exchange(&self, request: RequestBuilder) -> Result<Response, CliError> {
         let request = request.build().map_err(|error| self.target.unreachable(&error))?;
-        let limit = request.timeout().copied();
-        let reply = self.http.execute(request).map_err(|error| match limit {
-            Some(limit) if error.is_timeout() && !error.is_connect() => CliError::Unreachable {
-                server: self.target.server(),
-                reason: format!("no answer within {} s", limit.as_secs()),
-            },
-            _ => self.target.unreachable(&error),
+        let limit = request.timeout().copied().unwrap_or(QUICK);
+        let reply = self.http.execute(request).map_err(|error| {
+            if !error.is_timeout() || error.is_connect() {
+                return self.target.unreachable(&error);
+            }
+            let reason = format!("no answer within {} s", limit.as_secs());
+            CliError::Unreachable { server: self.target.server(), reason }
         })?;
         if reply.status().is_success() {
             return Ok(reply);

@@ -68,11 +68,13 @@ impl DecoderFactory for Flaky {
 
 impl FrameDecoder for FlakyEngine {
     fn send(&mut self, packet: Option<&Packet>) -> Result<(), AvError> {
+        if packet.is_none() {
+            return self.inner.send(packet);
+        }
         if let Some(beside) = &mut self.beside {
             beside.wait();
         }
-        let is_last = packet.is_some() && self.packets_left.fetch_sub(1, Ordering::Relaxed) <= 0;
-        if is_last && self.fault != Fault::Open {
+        if self.packets_left.fetch_sub(1, Ordering::Relaxed) <= 0 && self.fault != Fault::Open {
             self.is_gone = true;
             if self.fault == Fault::Packet {
                 return Err(AvError::IO);

@@ -151,6 +151,13 @@ impl HlsReader {
         }
     }
 
+    /// Notes a fault that is told of a live source too: what came before is delivered anyway.
+    fn certain(&self, error: RemoteSourceError) -> JobFault {
+        let fault = JobFault::from(error);
+        self.trouble.note(fault.clone());
+        fault
+    }
+
     /// Like [`HlsReader::failed`], for reading the bytes of a segment.
     fn broken(&self, error: io::Error) -> io::Error {
         if self.is_live { self.trouble.suspect(RemoteSourceError::Reading(error)) } else { error }
@@ -204,9 +211,7 @@ impl HlsReader {
         let (mut bytes, map_bytes) = (self.piece(&segment.piece, number)?, start.len());
         let read = bytes.by_ref().take(1).read_to_end(&mut start);
         if start.get(map_bytes) == Some(&b'<') {
-            // Certain, so that it is told: what came before is delivered anyway.
-            self.trouble.note(RemoteSourceError::Page { number });
-            return Err(RemoteSourceError::Page { number }.into());
+            return Err(self.certain(RemoteSourceError::Page { number }));
         }
         if self.is_live {
             read.map_err(RemoteSourceError::Reading)?;
@@ -227,9 +232,7 @@ impl HlsReader {
             return Ok(Vec::new());
         }
         if !self.map_bytes.is_empty() {
-            // Certain, so that it is told: what came before is delivered anyway.
-            self.trouble.note(RemoteSourceError::OtherMap);
-            return Err(RemoteSourceError::OtherMap.into());
+            return Err(self.certain(RemoteSourceError::OtherMap));
         }
         self.map_bytes.clone_from(&bytes);
         Ok(bytes)
